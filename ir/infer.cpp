@@ -47,6 +47,10 @@ bool represents(double number, DType dtype) {
          number == std::trunc(number);
 }
 
+std::string literalText(const Operand& literal) {
+  return literal.isInteger ? std::to_string(literal.integer) : formatReal(literal.real);
+}
+
 int normalAxis(int64_t axis, int rank) {
   if (axis < 0) axis += rank;
   return axis >= 0 && axis < rank ? static_cast<int>(axis) : -1;
@@ -363,10 +367,7 @@ Result<Types> types(at::constant, const Context& c) {
   auto check = [&](const Operand& literal) -> Result<void> {
     if (!literal.isLiteral()) return failAt(c.op.loc, "tg.constant: dense takes numbers alone");
     if (represents(literal, type.dtype)) return {};
-    return failAt(c.op.loc,
-                  fmt::format("tg.constant: {} is no {}",
-                              literal.isInteger ? std::to_string(literal.integer) : formatReal(literal.real),
-                              name(type.dtype)));
+    return failAt(c.op.loc, fmt::format("tg.constant: {} is no {}", literalText(literal), name(type.dtype)));
   };
   if (value.isLiteral()) TG_CHECK(check(value));
   for (const Operand& item : value.items) TG_CHECK(check(item));

@@ -33,6 +33,8 @@ bool hasValidExtents(const Shape& shape);
 bool represents(const Operand& literal, DType dtype);
 /// Whether an element type has a number, reals being rounded to it.
 bool represents(double number, DType dtype);
+/// A literal as the text has it: 2, 2.0.
+std::string literalText(const Operand& literal);
 /// A possibly negative axis as 0..rank-1, or -1 when out of range.
 int normalAxis(int64_t axis, int rank);
 /// The shape after reducing `axes`.

@@ -99,7 +99,9 @@ void Lexer::advance() {
   if (isWordStart(c)) return take(Token::Kind::word, 0, wordLength(at_));
   if (c == '%' || c == '@') {
     size_t length = wordLength(at_ + 1);
-    if (length == 0) return take(c == '%' ? Token::Kind::punct : Token::Kind::bad, 0, 1);
+    const bool foreign = at_ + 1 < text_.size() && static_cast<signed char>(text_[at_ + 1]) < 0;
+    if (length == 0)
+      return take(c == '%' && !foreign ? Token::Kind::punct : Token::Kind::bad, 0, foreign ? 2 : 1);
     return take(c == '%' ? Token::Kind::value : Token::Kind::symbol, 1, length);
   }
   bool negative = c == '-' && at_ + 1 < text_.size();

@@ -66,7 +66,11 @@ Error ParseCore::expected(std::string_view what) const {
   for (char& c : shown)
     if (static_cast<unsigned char>(c) < 32 || static_cast<unsigned char>(c) > 126) c = '?';
   const char* sigil = token.kind == Token::Kind::value ? "%" : token.kind == Token::Kind::symbol ? "@" : "";
-  return errorHere(fmt::format("expected {} before '{}{}'", what, sigil, shown));
+  const bool foreign = token.kind == Token::Kind::bad && std::ranges::any_of(token.text, [](char c) {
+                         return static_cast<signed char>(c) < 0;
+                       });
+  return errorHere(fmt::format("expected {} before '{}{}'{}", what, sigil, shown,
+                               foreign ? "; names have ASCII letters, digits, '_', '.' and '$'" : ""));
 }
 
 bool ParseCore::accept(std::string_view punct) {
@@ -198,6 +202,10 @@ Result<Type> ParseCore::parseCoopmat(const Loc& loc, std::string_view raw) {
 /// `4x?xNxvec4<f32>, in, texel>`: what follows `buf<`.
 Result<Type> ParseCore::parseBuffer(const Loc& loc, std::vector<std::string>* axes) {
   std::string_view raw = trim(lex_.rawUntil(','));
+  if (const size_t end = raw.find('>');
+      end != std::string_view::npos && raw.find('<') == std::string_view::npos)
+    return failAt(
+        loc, fmt::format("'buf<{}>' lacks a mode, as buf<{}, in>", raw.substr(0, end), raw.substr(0, end)));
   std::vector<std::string> names;
   auto split = splitShape(raw, &names);
   auto element = split ? scalarNamed(split->second) : std::nullopt;
@@ -237,6 +245,11 @@ Result<Type> ParseCore::parseType(std::vector<std::string>* axes) {
     std::string_view raw = trim(lex_.rawUntil('>'));
     auto split = splitShape(raw, nullptr);
     auto dtype = split ? dtypeNamed(split->second) : std::nullopt;
+    if (split && !dtype && !split->second.empty())
+      return failAt(loc(), fmt::format("'tensor<{}>' needs an element type {}, not '{}'", raw.substr(0, 60),
+                                       dtypeNames(), split->second.substr(0, 60)));
+    if (std::ranges::count(raw, 'x') > kMaxRank && !split)
+      return failAt(loc(), fmt::format("'tensor<{}>' has more than {} axes", raw.substr(0, 60), kMaxRank));
     if (!dtype)
       return failAt(
           loc(), fmt::format("'tensor<{}>' is no tensor type: it has extents of at least 1, then an element "

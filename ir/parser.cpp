@@ -182,13 +182,14 @@ Result<void> Parser::storageItem(ItemKind kind) {
 
 Result<void> Parser::item() {
   Loc loc = here();
-  TG_TRY(std::string kindName, expectWord("a module item (param state func kernel buffer binary)"));
+  TG_TRY(std::string kindName, expectWord("a module item (param state func kernel buffer binary const)"));
   std::optional<ItemKind> kind;
   for (int k = 0; k <= static_cast<int>(ItemKind::binary); ++k)
     if (kindName == name(static_cast<ItemKind>(k))) kind = static_cast<ItemKind>(k);
   if (!kind)
-    return failAt(loc, fmt::format("'{}' is no module item; known: param state func kernel buffer binary",
-                                   kindName.substr(0, 60)));
+    return failAt(loc,
+                  fmt::format("'{}' is no module item; known: param state func kernel buffer binary const",
+                              kindName.substr(0, 60)));
   Loc nameLoc = here();
   TG_TRY(std::string itemName, expectSymbol("the item's name"));
   const bool storage = kind == ItemKind::param || kind == ItemKind::state;  // which share their names
@@ -223,7 +224,7 @@ Result<std::unique_ptr<Module>> Parser::module() {
   module_->loc = here();
   if (!lex_.peek().isWord("module")) return expected("'module'");
   lex_.next();
-  TG_TRY(module_->name, expectSymbol("the module's name"));
+  TG_TRY(module_->name, expectSymbol("the module's name, as @m,"));
   if (lex_.peek().isWord("stage")) {
     lex_.next();
     TG_CHECK(expect("("));

@@ -133,8 +133,21 @@ Result<Operand> Parser::operand(int depth) {
   return expected("an operand");
 }
 
+/// How the operand of a slot is written.
+static std::string_view formOf(SlotKind kind) {
+  switch (kind) {
+  case SlotKind::callee:
+  case SlotKind::symbol: return "a name, as @w";
+  case SlotKind::element: return "an element, as %x[%i]";
+  case SlotKind::binding: return "a binding, as %a = %x";
+  case SlotKind::literal: return "a number, or dense(…)";
+  default: return "a value, as %x";
+  }
+}
+
 /// One operand of a slot that stands between commas.
 Result<void> Parser::positional(Op& op, const Slot& slot) {
+  const Loc place = here();
   const bool value = slot.kind == SlotKind::value || slot.kind == SlotKind::optional ||
                      slot.kind == SlotKind::values || slot.kind == SlotKind::literal;
   TG_TRY(Operand parsed, value ? operandOrExpression() : operand());
@@ -151,7 +164,8 @@ Result<void> Parser::positional(Op& op, const Slot& slot) {
   default: fits = parsed.kind == Kind::value || parsed.kind == Kind::literal; break;
   }
   if (!fits)
-    return failAt(op.loc, fmt::format("{}: operand '{}' has the wrong form", op.info().name, slot.name));
+    return failAt(place, fmt::format("{}: operand '{}' has the wrong form; it is {}", op.info().name,
+                                     slot.name, formOf(slot.kind)));
   op.operands.push_back(std::move(parsed));
   return {};
 }
@@ -192,7 +206,12 @@ Result<void> Parser::regionBindings(Op& op) {
 Result<void> Parser::operandList(Op& op) {
   bool first = true;
   auto wrongCount = [&](std::string_view slot) {
-    return failAt(op.loc, fmt::format("{}: operand '{}' is missing", op.info().name, slot));
+    const bool ends = lex_.peek().kind == Token::Kind::end || lex_.peek().is(":") || lex_.peek().is("{") ||
+                      placeOf(here())->line != placeOf(op.loc)->line;
+    if (ends) return failAt(op.loc, fmt::format("{}: operand '{}' is missing", op.info().name, slot));
+    if (!first && startsOperand())
+      return expected(fmt::format("',' and operand '{}' of {}", slot, op.info().name));
+    return expected(fmt::format("operand '{}' of {}", slot, op.info().name));
   };
   for (const Slot& slot : op.info().slots) {
     switch (slot.kind) {
@@ -229,8 +248,8 @@ Result<void> Parser::operandList(Op& op) {
     }
   }
   if (lex_.peek().is(",") || (startsOperand() && !startsResults()))
-    return failAt(op.loc,
-                  fmt::format("{}: too many operands; it takes {}", op.info().name, op.info().slots.size()));
+    return errorHere(
+        fmt::format("{}: too many operands; it takes {}", op.info().name, op.info().slots.size()));
   return {};
 }
 
@@ -286,19 +305,18 @@ Result<void> Parser::types(Op& op, std::string_view name) {
   if (op.info().has(table::terminator)) {
     // A terminator prints its operands' types.
     if (parsed.size() != op.operands.size())
-      return failAt(op.loc, fmt::format("{}: {} operands but {} types", name, op.operands.size(),
-                                        parsed.size()));
+      return failAt(op.loc,
+                    fmt::format("{}: {} operands but {} types", name, op.operands.size(), parsed.size()));
     for (size_t i = 0; i < parsed.size(); ++i)
       if (op.operands[i].value && !(op.operands[i].value->type == parsed[i]))
-        return std::move(failAt(op.loc, fmt::format("{}: %{} has type {}, not {}", name,
-                                                    op.operands[i].value->name,
-                                                    op.operands[i].value->type.str(), parsed[i].str())))
+        return std::move(
+                   failAt(op.loc, fmt::format("{}: %{} has type {}, not {}", name, op.operands[i].value->name,
+                                              op.operands[i].value->type.str(), parsed[i].str())))
             .note(op.operands[i].value->loc, "defined here");
     return {};
   }
   if (parsed.size() != op.results.size())
-    return failAt(
-        op.loc, fmt::format("{}: {} results but {} types", name, op.results.size(), parsed.size()));
+    return failAt(op.loc, fmt::format("{}: {} results but {} types", name, op.results.size(), parsed.size()));
   for (size_t i = 0; i < parsed.size(); ++i) op.results[i]->type = parsed[i];
   return {};
 }

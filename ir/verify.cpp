@@ -2,6 +2,7 @@
 #include "ir/verify.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -128,7 +129,9 @@ bool Verifier::attributes(const Op& op) {
       bad(fmt::format("unknown attribute '{}'; {}", attr.name,
                       known.empty() ? "it has none" : "known: " + known));
     } else if (!admits(*row, attr.value)) {
-      bad(fmt::format("attribute '{}' is {}, not {}", attr.name, describe(*row), attr.value.str()));
+      const bool quoted = row->kind == AttrKind::word && attr.value.kind == Attr::Kind::string;
+      bad(fmt::format("attribute '{}' is {}{}, not {}", attr.name, describe(*row),
+                      quoted ? ", without quotes" : "", attr.value.str()));
     }
   }
   if (const Attr* schedule = op.code == Opcode::fused ? find(op.attrs, "schedule") : nullptr)
@@ -136,6 +139,7 @@ bool Verifier::attributes(const Op& op) {
       report(op.loc, fmt::format("tg.fused [fused.schedule]: {}", formed.error().message()));
       good = false;
     }
+  if (!good) return false;  // one that is missing may be the unknown one
   for (const table::AttrRow& row : op.info().attrs)
     if (row.fallback.empty() && !find(op.attrs, row.name))
       bad(fmt::format("attribute '{}' is required", row.name));
@@ -301,13 +305,15 @@ void Verifier::function(const Item& func) {
     const Attr* host = find(arg->attrs, "host");
     schedule(*arg, host);
     if (!host) continue;
-    bool known = (host->text == "lr" && arg->type == Type::tensor(DType::f32, {})) ||
-                 (host->text == "rng" && arg->type == Type::tensor(DType::i32, {2})) ||
-                 (host->text == "loss_scale" && arg->type == Type::tensor(DType::f32, {}));
-    if (!known)
+    const bool number = host->text == "lr" || host->text == "loss_scale";
+    if (!number && host->text != "rng")
       report(arg->loc, fmt::format("%{} is no host scalar: known are \"lr\" tensor<f32>, \"rng\" "
                                    "tensor<2xi32>, \"loss_scale\" tensor<f32>",
                                    arg->name));
+    else if (const Type due = number ? Type::tensor(DType::f32, {}) : Type::tensor(DType::i32, {2});
+             arg->type != due)
+      report(arg->loc, fmt::format("%{}: the host scalar \"{}\" is {}, not {}", arg->name, host->text,
+                                   due.str(), arg->type.str()));
   }
   block(func.body, func, functionPlace(module_));
   returned(func);
@@ -378,6 +384,10 @@ void Verifier::storage(const Item& item) {
       decay && item.kind == ItemKind::param && decay->kind != Attr::Kind::boolean)
     report(item.loc, fmt::format("@{}: attribute 'decay' is true or false, not {}", item.name, decay->str()));
   const Attr* init = find(item.attrs, "init");
+  if (!init && item.kind == ItemKind::param && !isFloat(item.type.dtype))
+    return report(item.loc, fmt::format("@{}: a param of {} needs an init, as zeros; without one it is "
+                                        "randn(0.02), which is of floats",
+                                        item.name, name(item.type.dtype)));
   if (!init) return;
   const auto wrong = [&](std::string_view why) {
     report(item.loc, fmt::format("@{}: init = {}: {}", item.name, init->str(), why));

@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "passes/pass.h"
 #include "passes/pass_options.h"
@@ -116,6 +117,8 @@ Result<AttrList> PipelineScanner::parseOptions(const PassInfo& pass, bool braces
     skipSpace();
     Loc loc = locAt(at_);
     std::string_view name = word();
+    if (name.empty() && braces && atEnd())
+      return failHere(fmt::format("expected '}}' behind {}'s options", pass.name));
     if (name.empty()) return failHere(fmt::format("expected the name of an option of {}", pass.name));
     const OptionInfo* option = pass.option(name);
     if (!option) return failAt(loc, unknownOption(pass.name, name, pass.options).message());

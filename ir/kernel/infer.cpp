@@ -51,7 +51,7 @@ Result<Type> plainOperand(const Op& op, int index) {
     return violation(op, slot.name,
                      fmt::format("`{}` must be {}, not {}", slot.name, nameOf(slot.type), type.str()));
   if (op.operands[index].isLiteral() && !represents(op.operands[index], type.dtype))
-    return violation(op, slot.name, fmt::format("{} is no {}", op.operands[index].number(), type.str()));
+    return violation(op, slot.name, fmt::format("{} is no {}", literalText(op.operands[index]), type.str()));
   return type;
 }
 
