@@ -58,8 +58,8 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
       ->check(CLI::IsMember({"auto", "bar", "plain", "none"}));
   addRankFlags(app, flags.ranks, "Learning");
   keep("--run-dir", "DIR", flags.runDir,
-       "the run's folder (default runs/MODEL-SEED, MODEL being the file's name without extension); none keeps "
-       "nothing");
+       "the run's folder (default runs/MODEL-SEED, MODEL being the file's name without extension); none "
+       "keeps nothing");
   keep("--out", "FILE", flags.out, "write the final parameters here too (safetensors)");
   keep("--ckpt-every", "N|TIME", flags.ckptEvery, "save every N steps, or every 10m; at the end in any case");
   keep("--keep-last", "N", flags.keepLast, "checkpoints kept, 0 is all (default 3)")->check(atLeast(0));
