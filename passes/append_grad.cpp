@@ -28,8 +28,8 @@
 // a kernel, an op that gives integers. tg.stop_gradient says that none is meant.
 // Another names the first product of f16, of whose gradients small ones are lost without a loss scale.
 // Ensures: no tg.grad is left; one tg.param_grad for each parameter of floats the pattern names, zeros where
-//   the loss does not depend on it, and in rows that no tg.param reads; without parameters, nothing but the tg.grad
-//   expanded. Parameters of integers, function results, captures and updates stay as they are. The gradients that
+//   the loss does not depend on it, and in rows that no tg.param reads; without parameters or @train, nothing but the
+//   tg.grad expanded. Parameters of integers, function results, captures and updates stay as they are. The gradients that
 //   @train names are those of its call, undivided; those of @apply are the means.
 // Where: first of all, so that every later pass sees forward and backward as one program.
 #include <fmt/format.h>
@@ -295,12 +295,13 @@ DiagnosticHandler once(const DiagnosticHandler& handler) {
 
 }  // namespace
 
-/// Whether the module asks for gradients by tg.grad alone: it has no parameter, and no option says otherwise.
+/// Whether the module asks for gradients by tg.grad alone: it has no parameter or no @train, and no option says
+/// otherwise.
 static bool onlyRequests(const Module& module, const AppendGradOptions& options) {
   const AppendGradOptions none;
-  if (!module.all(ItemKind::param).empty() || options.func != none.func || options.wrt != none.wrt ||
-      options.accumulate != none.accumulate)
+  if (options.func != none.func || options.wrt != none.wrt || options.accumulate != none.accumulate)
     return false;
+  if (!module.all(ItemKind::param).empty() && module.func(none.func)) return false;
   for (const Item* func : module.all(ItemKind::func))
     for (Op* op : func->body.ops)
       if (op->code == Opcode::grad) return true;
