@@ -7,6 +7,7 @@
 
 #include "ir/dims.h"
 #include "ir/tensor_expr.h"
+#include "ir/verify.h"
 
 namespace tg {
 
@@ -200,9 +201,12 @@ void addPredict(const GptConfig& config, Module& module) {
 
 }  // namespace
 
+/// Products of two are no overflow.
+constexpr int64_t kMostOfASize = int64_t{1} << 30;
+
 Result<std::unique_ptr<Module>> makeGpt(const GptConfig& config) {
   for (int64_t size : {config.vocab, config.block, config.layers, config.heads, config.width, config.batch})
-    if (size < 1) return fail("a GPT's sizes are positive");
+    if (size < 1 || size > kMostOfASize) return fail(fmt::format("a GPT's sizes are 1 to {}", kMostOfASize));
   if (config.width % config.heads)
     return fail(fmt::format("the width {} is no multiple of {} heads", config.width, config.heads));
   if (config.activation != "relu" && config.activation != "gelu")
@@ -215,6 +219,7 @@ Result<std::unique_ptr<Module>> makeGpt(const GptConfig& config) {
   declare(config, *module);
   addTrain(config, *module);
   addPredict(config, *module);
+  TG_CHECK(verify(*module));
   return module;
 }
 

@@ -39,7 +39,9 @@ static int run(int argc, char** argv) {
   try {
     app.parse(std::move(args));
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) ? 2 : 0;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    fmt::print(stderr, "gpt-gen: error: {}; see gpt-gen --help\n", error.what());
+    return 2;
   }
   auto module = tg::makeGpt(config);
   if (!module) return fmt::print(stderr, "gpt-gen: {}", module.error().str()), 1;
