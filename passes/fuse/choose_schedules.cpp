@@ -36,13 +36,14 @@ std::string tuningKey(const Op& fused) { return "r" + textHash(regionKey(fused))
 Result<AttrList> readTuning(const std::string& path) {
   if (path.empty()) return AttrList{};
   TG_TRY(const std::string text, readTextFile(path));
-  TG_TRY(Attr table, parseAttr(text, path));
-  if (table.kind != Attr::Kind::dict)
+  auto parsed = parseAttr(text, path);
+  if (!parsed) return parsed.takeError().note(nullptr, "a tuning file is {key = schedule, …}, as tg-run tune writes it");
+  if (parsed->kind != Attr::Kind::dict)
     return fail(fmt::format("tuning file {} is no {{key = schedule, …}}", path));
-  for (const NamedAttr& entry : table.dict)
+  for (const NamedAttr& entry : parsed->dict)
     if (auto formed = parseSchedule(entry.value); !formed)
       return fail(fmt::format("tuning file {}: {}: {}", path, entry.name, formed.error().message()));
-  return table.dict;
+  return std::move(parsed->dict);
 }
 
 std::string printTuning(AttrList tuning) {

@@ -321,14 +321,15 @@ HostArray asElements(const InputSpec& spec, HostArray array, DType expected) {
   return out;
 }
 
-Result<HostArray> load(const InputSpec& spec, const Type& expected, std::string_view input) {
+Result<HostArray> load(const InputSpec& spec, const Type& expected, std::string_view name,
+                       std::string_view kind) {
   const auto mismatch = [&](const Type& got) {
-    return fail(fmt::format("input '{}': expected {}, got {}{}", input, expected.str(), got.str(),
+    return fail(fmt::format("{} '{}': expected {}, got {}{}", kind, name, expected.str(), got.str(),
                             spec.path.empty() ? "" : fmt::format(" from {}", spec.path)));
   };
   if (spec.type && *spec.type != expected) return mismatch(*spec.type);
   auto array = loadAny(spec, expected);
-  if (!array) return fail(fmt::format("input '{}': {}", input, array.error().message()));
+  if (!array) return fail(fmt::format("{} '{}': {}", kind, name, array.error().message()));
   if (array->type() != expected) return mismatch(array->type());
   return array;
 }

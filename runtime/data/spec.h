@@ -56,9 +56,10 @@ HostArray asElements(const InputSpec& spec, HostArray array, DType expected);
 /// one value for all elements and of random numbers.
 Result<std::optional<Shape>> shapeOf(const InputSpec& spec);
 
-/// The value for the input `name` of type `expected`. Another shape or dtype, a value that the
-/// dtype cannot hold, or a list of another length is an error that names the input, what it got and
-/// what was expected. Element i of a rand is a pure function of the seed and i.
-Result<HostArray> load(const InputSpec& spec, const Type& expected, std::string_view name);
+/// The value for the input `name` of type `expected`, or for what else `kind` says it is. Another shape or dtype, a
+/// value that the dtype cannot hold, or a list of another length is an error that names it, what it got and what was
+/// expected. Element i of a rand is a pure function of the seed and i.
+Result<HostArray> load(const InputSpec& spec, const Type& expected, std::string_view name,
+                       std::string_view kind = "input");
 
 }  // namespace tg

@@ -156,6 +156,8 @@ bool verify(CheckpointEntry& entry) {
 
 std::string checkpointDamage(const std::string& path) {
   std::error_code error;
+  if (!fs::exists(path, error))
+    return fs::is_symlink(fs::symlink_status(path, error)) ? "it is a link to nothing" : "it is not there";
   if (!fs::is_directory(path, error)) return "it is not a folder";
   const fs::file_status complete = fs::status(fileIn(path, kCompleteFile), error);
   if (complete.type() == fs::file_type::not_found)

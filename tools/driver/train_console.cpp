@@ -110,6 +110,7 @@ void TrainConsole::header(const ModelFlags& model) {
       megabytes(info.lowerBoundBytes), kernels ? *kernels : 0, open.compileMs()));
   for (const std::string& source : training_.feed->describe()) line(source);
   if (!training_.schedule.empty()) line(fmt::format("lr {}", training_.schedule));
+  if (flags_.dryRun) return;
   line(training_.options.runDir.empty() ? "nothing is kept: --run-dir=none"
                                         : fmt::format("run {}", training_.options.runDir));
 }

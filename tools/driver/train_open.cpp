@@ -90,24 +90,28 @@ Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed,
   return out;
 }
 
-Result<void> checkSame(OpenTraining& training, const std::string& run, const ModelFlags& model,
-                       const TrainState& saved) {
-  auto differs = [&](std::string what) {
-    return fail(
-        fmt::format("{}, so {} cannot go on as it was; --init-from={} starts a new run from its parameters",
-                    what, run, run));
-  };
-  // The run's own copy was compared as it stands, since another version may print it otherwise.
-  const bool own = model.file == RunDir{run}.model();
-  if (!own && saved.moduleHash != textHash(training.sourceText))
-    return differs(fmt::format("{} is not the module the run was started with", model.file));
+Error differs(std::string_view what, const std::string& run) {
+  return fail(
+      fmt::format("{}, so {} cannot go on as it was; --init-from={} starts a new run from its parameters",
+                  what, run, run));
+}
+
+/// The run's own copy was compared as it stands, since another version may print it otherwise.
+Result<void> checkSameModule(const OpenTraining& training, const std::string& run, const ModelFlags& model,
+                             const TrainState& saved) {
+  if (model.file == RunDir{run}.model() || saved.moduleHash == textHash(training.sourceText)) return {};
+  return differs(fmt::format("{} is not the module the run was started with", model.file), run);
+}
+
+Result<void> checkSameData(OpenTraining& training, const std::string& run, const ModelFlags& model,
+                           const TrainState& saved) {
   if (!comparableData(saved.dataHash))
     training.notes.push_back("warning: the run was started by an older version, so whether its data is the "
                              "same is not known");
   else if (saved.dataHash != training.feed->fingerprint())
-    return differs("the data is not what the run was started with");
+    return differs("the data is not what the run was started with", run);
   if (model.seed != saved.seed)
-    return differs(fmt::format("--seed={} is not the run's {}", model.seed, saved.seed));
+    return differs(fmt::format("--seed={} is not the run's {}", model.seed, saved.seed), run);
   return {};
 }
 
@@ -122,7 +126,7 @@ Result<void> setParams(Session& session, const std::vector<std::string>& specs) 
     }
     if (!param)
       return fail(fmt::format("--set names '{}', which is no parameter; there are {}", spec.first, known));
-    TG_TRY(HostArray value, load(spec.second, param->type, spec.first));
+    TG_TRY(HostArray value, load(spec.second, param->type, spec.first, "parameter"));
     TG_CHECK(session.uploadParams({{spec.first, std::move(value)}}, {.partial = true}));
   }
   return {};
@@ -346,13 +350,15 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   std::unique_ptr<Module> module;
   if (int code = loadModule(app, model, module)) return code;
   out.sourceText = print(*module);
+  if (out.resumed)
+    if (auto same = checkSameModule(out, run, model, saved); !same) return report(app, exitInput, same.error());
   auto pipeline = pipelineOf(*module, model);
   if (!pipeline) return report(app, exitInput, pipeline.error());
   model.pipeline = *pipeline;
   if (int code = takeData(app, model, flags, saved, *module, out)) return code;
   RankShare share;
   if (out.resumed) {
-    auto same = checkSame(out, run, model, saved);
+    auto same = checkSameData(out, run, model, saved);
     if (!same) return report(app, exitInput, same.error());
     if (int code = shareOf(app, model, flags, run, *module, saved, share)) return code;
     if (int code = recount(app, run, saved, share, model, out)) return code;
@@ -362,6 +368,11 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   if (flags.sampleEvery)
     if (auto can = checkSampling(*module, *out.feed, flags); !can) return report(app, exitInput, can.error());
   if (int code = takeOptions(app, model, flags, share, out)) return code;
+  if (out.stepsTyped && out.options.steps < share.step)
+    return report(app, exitUsage,
+                  fmt::format("{} steps in all are fewer than the {} that the run has done; resume an earlier "
+                              "checkpoint, --resume=RUN/ckpt/step_N, to go back",
+                              out.options.steps, share.step));
   if (share.split > 1)
     if (int code = setBatch(app, kTrain, batchSize(*module->func(kTrain)) / share.split, module)) return code;
   if (int code = runInParts(app, flags.microBatch, model, module, out.notes)) return code;

@@ -63,7 +63,7 @@ COMMAND_LINE = [
     Row("value negative", bare("--steps=-5"), USAGE, r"--steps.*-5"),
     Row("value zero", bare("--steps=0"), USAGE, r"--steps.*0"),
     Row("value too large", bare("--steps=99999999999999999999"), USAGE, r"--steps.*99999999999999999999"),
-    Row("value fractional", bare("--steps=1.5"), USAGE, r"--steps.*1\.5"),
+    Row("value fractional", bare("--steps=1.5"), USAGE, r"--steps=1\.5 cannot be read as a number of its kind"),
     Row("value missing", bare("--steps"), USAGE, r"--steps"),
     Row("one name's extent twice", train("--set-dim=time=8", "--set-dim", "time=16"), USAGE,
         r"--set-dim says two values for time: 'time=8' and 'time=16'"),
@@ -129,7 +129,7 @@ MODULES = [
     Row("pass is unknown", train("--pipeline=append-gard"), INPUT, r"append-gard.*append-grad"),
     Row("pass's option is unknown", train("--pipeline=append-grad,append-adam{rate=1}"), INPUT, r"rate.*lr"),
     Row("pass's option has a bad value", train("--pipeline=append-grad,append-adam{lr=x}"), INPUT, r"lr.*x"),
-    Row("passes are not closed", train("--pipeline=append-grad,append-adam{lr=1"), INPUT, r"expected the name of an option"),
+    Row("passes are not closed", train("--pipeline=append-grad,append-adam{lr=1"), INPUT, r"expected '}' behind append-adam's options"),
 ]
 
 DATA = [
@@ -213,7 +213,9 @@ WEIGHTS = [
 RUNS = [
     Row("resume of nothing", resumed("none"), INPUT, r"--resume=none: no run is there"),
     Row("resume of a file", resumed("x.npy"), INPUT, r"--resume=x\.npy: no run is there"),
-    Row("resume of a step that is not there", resumed("run/ckpt/step_00000003"), INPUT, r"step_00000003: "),
+    Row("resume of a step that is not there", resumed("run/ckpt/step_00000003"), INPUT, r"step_00000003: it is not there"),
+    Row("resume to fewer steps", ["train", "--resume=run", "--steps=1"], USAGE, r"1 steps in all are fewer than the \d+ that the run has done"),
+    Row("resume of another module", resumed("run", "gpt.tgir"), INPUT, r"gpt\.tgir is not the module the run was started with"),
     Row("resume with another pipeline", resumed("run", "--pipeline=append-grad,append-sgd"), USAGE, r"--pipeline: run goes on"),
     Row("resume in another folder", resumed("run", "--run-dir=other"), USAGE, r"--run-dir=other: a run that is resumed stays"),
     Row("resume of damaged checkpoints", resumed("damaged"), INPUT, r"damaged has no good checkpoint"),
