@@ -6,7 +6,6 @@
 #include "codegen/features.h"
 #include "codegen/glsl_coopmat.h"
 #include "codegen/glsl_printer.h"
-#include "codegen/khr_matrices.h"
 #include "ir/kernel/legalize.h"
 #include "ir/kernel/semantics.h"
 
@@ -41,7 +40,8 @@ void GlslSurvey::visit(const Op& op) {
   reductions |= op.code == Opcode::k_workgroup_reduce;
   matrices |= isCoopmatOp(op.code);
   for (const auto& result : op.results)
-    if (result->type.isCoopmat()) matrixTypes.emplace(matrixRowsId(result->type), result->type);
+    if (result->type.isCoopmat())
+      for (const MatrixExtent& extent : tg::matrixExtents(result->type)) matrixExtents.insert(extent);
   unrolls |= op.code == Opcode::k_for && (op.flag("unroll") || op.flag("rolled"));
   subgroupArithmetic |= op.code == Opcode::k_subgroup_reduce;
   subgroupShuffle |= op.code == Opcode::k_subgroup_shuffle || op.code == Opcode::k_coopmat_row_reduce;
@@ -71,7 +71,7 @@ void GlslPrinter::extensions(GlslLines& out) const {
   if (!survey_.matrices) return;
   if (!survey_.subgroupBasic) out.add("#extension GL_KHR_shader_subgroup_basic : require");
   for (const char* name : glslMatrixExtensions()) out.add("#extension {} : require", name);
-  for (const auto& [id, type] : survey_.matrixTypes) out.add("{}", glslMatrixRows(type));
+  for (const MatrixExtent& extent : survey_.matrixExtents) out.add("{}", glslMatrixExtent(extent));
 }
 
 GlslText GlslPrinter::print() {

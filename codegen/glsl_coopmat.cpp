@@ -3,24 +3,19 @@
 #include "codegen/glsl_coopmat.h"
 
 #include "codegen/glsl_printer.h"
-#include "codegen/khr_matrices.h"
 
 namespace tg {
 
 constexpr int64_t kQuadInvocations = 32;  ///< of a subgroup whose fragments are `quads`
 
-static std::string rowsName(const Type& type) {
-  return fmt::format("tgRows{}{}{}", type.dtype == DType::bf16 ? "Bf16" : "", name(type.use), type.shape[0]);
-}
-
 std::string glslMatrix(const Type& type) {
-  return fmt::format("fcoopmatNV<{}, gl_ScopeSubgroup, {}, {}>", 8 * byteSize(type.dtype), rowsName(type),
-                     type.shape[1]);
+  const auto [rows, columns] = matrixExtents(type);
+  return fmt::format("fcoopmatNV<{}, gl_ScopeSubgroup, {}, {}>", 8 * byteSize(type.dtype), rows.name,
+                     columns.name);
 }
 
-std::string glslMatrixRows(const Type& type) {
-  return fmt::format("layout(constant_id = {}) const uint {} = {}u;", matrixRowsId(type), rowsName(type),
-                     type.shape[0]);
+std::string glslMatrixExtent(const MatrixExtent& extent) {
+  return fmt::format("layout(constant_id = {}) const uint {} = {}u;", extent.id, extent.name, extent.extent);
 }
 
 std::vector<const char*> glslMatrixExtensions() {

@@ -5,16 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "codegen/khr_matrices.h"
 #include "ir/type.h"
 
 namespace tg {
 
-/// `fcoopmatNV<16, gl_ScopeSubgroup, tgRowsA16, 16>`. Matrices are spelled in the form of
+/// `fcoopmatNV<16, gl_ScopeSubgroup, tgM16, tgK16>`. Matrices are spelled in the form of
 /// GL_NV_cooperative_matrix, which every version of the compiler takes, with the constants that
 /// toKhrMatrices reads.
 std::string glslMatrix(const Type& type);
-/// The declaration of the constant that the rows of a matrix type are.
-std::string glslMatrixRows(const Type& type);
+/// The declaration of a constant for rows or columns.
+std::string glslMatrixExtent(const MatrixExtent& extent);
 /// What a shader with matrices requires.
 std::vector<const char*> glslMatrixExtensions();
 

@@ -7,12 +7,14 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_set>
 
 #include "codegen/glsl.h"
 #include "codegen/glsl_expr.h"
 #include "codegen/glsl_names.h"
+#include "codegen/khr_matrices.h"
 #include "ir/kernel/index_analysis.h"
 #include "ir/kernel/kernel.h"
 
@@ -27,7 +29,7 @@ struct GlslSurvey {
   bool subgroupBasic = false, subgroupArithmetic = false, subgroupShuffle = false, subgroupBallot = false;
   bool matrices = false, khrMatrices = false;
   bool quads = false;                    ///< which elements of a matrix an invocation has is known
-  std::map<uint32_t, Type> matrixTypes;  ///< by matrixRowsId
+  std::set<MatrixExtent> matrixExtents;  ///< of all matrix types
   bool storesHalves = false;             ///< storage has elements of 16 bits
 
   GlslSurvey(const Item& kernel, const Target& target);

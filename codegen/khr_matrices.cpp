@@ -2,7 +2,7 @@
 // From SPV_NV_cooperative_matrix to SPV_KHR_cooperative_matrix, instruction by instruction:
 //
 //   OpCapability 5357, OpExtension "SPV_NV_…"      6022, "SPV_KHR_…"; for bf16 also 5116, 5118 and its extension
-//   OpDecorate %rows SpecId n, OpSpecConstant      OpConstant: the number n has told the use and the element type
+//   OpDecorate %extent SpecId n, OpSpecConstant    OpConstant: the numbers n have told the use and the element type
 //   5358 type element scope rows columns           4456, and the use behind it
 //   5359 load pointer stride columnMajor …         4457: the layout stands before the stride, as a u32
 //   5360 store pointer object stride columnMajor   4458, likewise
@@ -14,6 +14,8 @@
 //
 // Numbers are those of the SPIR-V registry; the headers of SPIRV-Tools 2023.1 lack the newer ones.
 #include "codegen/khr_matrices.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
@@ -58,13 +60,20 @@ enum SpirvOp : uint32_t {
 constexpr uint32_t kMatrixNv = 5357, kMatrixKhr = 6022, kBf16Type = 5116, kBf16Matrix = 5118;
 constexpr uint32_t kSpecId = 1, kBf16Encoding = 0, kFunctionStorage = 7;
 constexpr size_t kHeader = 5, kBound = 3;  ///< words before the instructions; the place of the bound of ids
-constexpr uint32_t kRole =
-    256;  ///< matrixRowsId is this times the role, and the rows; glslang takes up to 2047
+/// The number of an extent's constant is this times its axis, and the extent; glslang takes up to 2047.
+constexpr uint32_t kAxis = 256;
+/// The axes of a product, m x k by k x n; those of matrices of bf16 have a k or n of their own.
+enum Axis : uint32_t { axisM = 1, axisN, axisK, axisBf16N, axisBf16K };
 
-/// What a matrix is, in the numbers of its constants: 1 to 3 are a, b and acc, 4 and 5 are a and b of bf16.
-constexpr uint32_t kBf16Roles = 3;
-uint32_t useOf(uint32_t id) { return (id / kRole - 1) % kBf16Roles; }
-bool isBf16(uint32_t id) { return id / kRole > kBf16Roles; }
+Axis axisOf(uint32_t id) { return static_cast<Axis>(id / kAxis); }
+bool isBf16(uint32_t rows, uint32_t columns) {
+  return axisOf(rows) >= axisBf16N || axisOf(columns) >= axisBf16N;
+}
+MatrixUse useOf(uint32_t rows, uint32_t columns) {
+  if (axisOf(rows) != axisM) return MatrixUse::b;
+  const Axis axis = axisOf(columns);
+  return axis == axisK || axis == axisBf16K ? MatrixUse::a : MatrixUse::acc;
+}
 
 class Rewriter {
  public:
@@ -86,14 +95,14 @@ class Rewriter {
       fn(words_[at] & 0xffff, std::span(words_).subspan(at + 1, (words_[at] >> 16) - 1));
   }
 
-  /// Finds the constants of rows, the booleans, and the type of u32.
+  /// Finds the constants of extents, the booleans, and the type of u32.
   void survey() {
     bound_ = words_[kBound];
     each([&](uint32_t op, std::span<const uint32_t> args) {
       if (op == opCapability) matrices_ |= args[0] == kMatrixNv;
-      if (op == opDecorate && args[1] == kSpecId && args[2] >= kRole) {
-        rows_[args[0]] = args[2];
-        bf16_ |= isBf16(args[2]);
+      if (op == opDecorate && args[1] == kSpecId && args[2] >= kAxis) {
+        extents_[args[0]] = args[2];
+        bf16_ |= axisOf(args[2]) >= axisBf16N;
       }
       if (op == opConstantTrue) true_ = args[1];
       if (op == opSpecConstantOp) surveyLength(args);
@@ -110,7 +119,7 @@ class Rewriter {
 
   /// Finds the pointers to elements of bf16 matrices, and the values that are stored through them.
   void surveyElements(uint32_t op, std::span<const uint32_t> args) {
-    if (op == opTypeMatrixNv && isBf16(rows_.at(args[3]))) narrow_.insert(args[0]);
+    if (op == opTypeMatrixNv && isBf16(extents_.at(args[3]), extents_.at(args[4]))) narrow_.insert(args[0]);
     if (op == opTypePointer && narrow_.contains(args[2])) narrow_.insert(args[0]);
     if (op == opVariable && narrow_.contains(args[0])) narrow_.insert(args[1]);
     if (op == opAccessChain && narrow_.contains(args[2])) elements_.insert(args[1]);
@@ -180,10 +189,10 @@ class Rewriter {
       if (bf16_) extension("SPV_KHR_bfloat16");
       return extension("SPV_KHR_cooperative_matrix");
     case opDecorate:
-      if (args[1] == kSpecId && rows_.contains(args[0])) return;
+      if (args[1] == kSpecId && extents_.contains(args[0])) return;
       break;
     case opSpecConstant:
-      if (rows_.contains(args[1])) return add(opConstant, {}, args);
+      if (extents_.contains(args[1])) return add(opConstant, {}, args);
       break;
     case opSpecConstantOp:
       if (!ofLengths_.contains(args[1])) break;
@@ -196,9 +205,9 @@ class Rewriter {
       break;
     case opTypeMatrixNv: {
       makeNumbers();
-      const uint32_t id = rows_.at(args[3]);
-      return add(opTypeMatrixKhr,
-                 {args[0], isBf16(id) ? bf16Type_ : args[1], args[2], args[3], args[4], number(useOf(id))});
+      const uint32_t rows = extents_.at(args[3]), columns = extents_.at(args[4]);
+      return add(opTypeMatrixKhr, {args[0], isBf16(rows, columns) ? bf16Type_ : args[1], args[2], args[3],
+                                   args[4], number(static_cast<uint32_t>(useOf(rows, columns)))});
     }
     case opMatrixLoadNv:
       return add(opMatrixLoadKhr, {args[0], args[1], args[2], layout(args[4]), args[3]}, args.subspan(5));
@@ -223,7 +232,7 @@ class Rewriter {
   const std::vector<uint32_t>& words_;
   std::vector<uint32_t> out_;
   bool matrices_ = false, bf16_ = false;
-  std::map<uint32_t, uint32_t> rows_;  ///< the constants of rows, with their matrixRowsId
+  std::map<uint32_t, uint32_t> extents_;  ///< the constants of matrixExtents, with their numbers
   std::set<uint32_t> narrow_;     ///< types of bf16 matrices, of pointers to them, and variables of these
   std::set<uint32_t> elements_;   ///< pointers to their elements, and what is stored through these
   std::set<uint32_t> ofLengths_;  ///< lengths, and what is computed of them outside functions
@@ -235,9 +244,18 @@ class Rewriter {
 
 }  // namespace
 
-uint32_t matrixRowsId(const Type& type) {
-  const uint32_t role = static_cast<uint32_t>(type.use) + 1 + (type.dtype == DType::bf16 ? kBf16Roles : 0);
-  return role * kRole + static_cast<uint32_t>(type.shape[0]);
+std::array<MatrixExtent, 2> matrixExtents(const Type& type) {
+  const bool bf16 = type.dtype == DType::bf16;
+  const auto of = [&](int place, Axis axis) {
+    static constexpr const char* kNames[] = {"", "M", "N", "K", "Bf16N", "Bf16K"};
+    const int64_t extent = type.shape[place];
+    return MatrixExtent{axis * kAxis + static_cast<uint32_t>(extent),
+                        fmt::format("tg{}{}", kNames[axis], extent), extent};
+  };
+  const Axis k = bf16 ? axisBf16K : axisK;
+  if (type.use == MatrixUse::a) return {of(0, axisM), of(1, k)};
+  if (type.use == MatrixUse::b) return {of(0, k), of(1, axisN)};
+  return {of(0, axisM), of(1, bf16 ? axisBf16N : axisN)};
 }
 
 std::vector<uint32_t> toKhrMatrices(const std::vector<uint32_t>& words) { return Rewriter(words).run(); }

@@ -259,37 +259,35 @@ TEST(KhrMatrices, TheModuleAsksForTheExtension) {
 
 // Shaderc has no bf16: the constants' numbers say it.
 TEST(KhrMatrices, OfBf16) {
-  const Type a = Type::coopmat(DType::bf16, 16, 16, MatrixUse::a),
-             b = Type::coopmat(DType::bf16, 16, 16, MatrixUse::b);
+  const Type a = Type::coopmat(DType::bf16, 16, 16, MatrixUse::a);
   const Type acc = Type::coopmat(DType::f32, 16, 16, MatrixUse::acc);
   GlslText glsl;
-  glsl.text =
-      "#version 450\n"
-      "#extension GL_NV_cooperative_matrix : require\n"
-      "#extension GL_KHR_memory_scope_semantics : require\n"
-      "#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require\n"
-      "layout(local_size_x = 32) in;\n"
-      "layout(constant_id = " +
-      std::to_string(matrixRowsId(a)) +
-      ") const uint rowsA = 16u;\n"
-      "layout(constant_id = " +
-      std::to_string(matrixRowsId(b)) +
-      ") const uint rowsB = 16u;\n"
-      "layout(constant_id = " +
-      std::to_string(matrixRowsId(acc)) +
-      ") const uint rowsC = 16u;\n"
-      "shared uvec4 s[16 * 3];\n"
-      "layout(binding = 0) buffer Z { float z[]; };\n"
-      "void main() {\n"
-      "  s[gl_LocalInvocationIndex] = uvec4(0);\n"
-      "  barrier();\n"
-      "  fcoopmatNV<16, gl_ScopeSubgroup, rowsA, 16> a;\n"
-      "  coopMatLoadNV(a, s, 0u, 3u, false);\n"
-      "  fcoopmatNV<16, gl_ScopeSubgroup, rowsB, 16> b;\n"
-      "  coopMatLoadNV(b, s, 0u, 3u, true);\n"
-      "  fcoopmatNV<32, gl_ScopeSubgroup, rowsC, 16> c = fcoopmatNV<32, gl_ScopeSubgroup, rowsC, 16>(0.0);\n"
-      "  coopMatStoreNV(coopMatMulAddNV(a, b, c), z, 0u, 16u, false);\n"
-      "}\n";
+  glsl.text = "#version 450\n"
+              "#extension GL_NV_cooperative_matrix : require\n"
+              "#extension GL_KHR_memory_scope_semantics : require\n"
+              "#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require\n"
+              "layout(local_size_x = 32) in;\n"
+              "layout(constant_id = " +
+              std::to_string(matrixExtents(acc)[0].id) +
+              ") const uint m = 16u;\n"
+              "layout(constant_id = " +
+              std::to_string(matrixExtents(acc)[1].id) +
+              ") const uint n = 16u;\n"
+              "layout(constant_id = " +
+              std::to_string(matrixExtents(a)[1].id) +
+              ") const uint k = 16u;\n"
+              "shared uvec4 s[16 * 3];\n"
+              "layout(binding = 0) buffer Z { float z[]; };\n"
+              "void main() {\n"
+              "  s[gl_LocalInvocationIndex] = uvec4(0);\n"
+              "  barrier();\n"
+              "  fcoopmatNV<16, gl_ScopeSubgroup, m, k> a;\n"
+              "  coopMatLoadNV(a, s, 0u, 3u, false);\n"
+              "  fcoopmatNV<16, gl_ScopeSubgroup, k, n> b;\n"
+              "  coopMatLoadNV(b, s, 0u, 3u, true);\n"
+              "  fcoopmatNV<32, gl_ScopeSubgroup, m, n> c = fcoopmatNV<32, gl_ScopeSubgroup, m, n>(0.0);\n"
+              "  coopMatStoreNV(coopMatMulAddNV(a, b, c), z, 0u, 16u, false);\n"
+              "}\n";
   glsl.khrMatrices = true;
   auto words = compileGlsl(glsl, "bf16");
   ASSERT_TRUE(words) << words.error().str();
