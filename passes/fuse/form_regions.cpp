@@ -213,6 +213,18 @@ bool Former::sumsOnTheWay(const Op& sum, const Region& rows) const {
          });
 }
 
+/// Whether a transpose takes neighbouring elements from different rows: a kernel over rows that stored it would compute
+/// a whole row for each.
+static bool mixesRows(const Op& op, const RowSpace& rows) {
+  if (op.code != Opcode::transpose) return false;
+  const std::vector<int64_t> perm = as::transpose(op).perm();
+  int64_t kept = 1;  // elements that stay together
+  for (int axis = static_cast<int>(perm.size()) - 1; axis >= 0 && perm[static_cast<size_t>(axis)] == axis;
+       --axis)
+    kept *= op.result()->type.shape[axis];
+  return kept < rows.length;
+}
+
 bool Former::joins(const Op& op, const Region& own, const Region& other, Value* through) const {
   int64_t elements = own.elements;
   bool ordered = keepsOrder(op, through);
@@ -229,7 +241,8 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
     if (!ordered || through->type.elements() != elements) return false;
     if (other.space == Space::closed)
       return roundsAttention(op, *through) || (keepsElements(op) && scatters(other));
-    return other.space == Space::row ? isRowSized(elements, other.rows) : elements == other.elements;
+    if (other.space == Space::row) return isRowSized(elements, other.rows) && !mixesRows(op, other.rows);
+    return elements == other.elements;
   case Space::row:
     if (other.space == Space::row) return own.rows == other.rows && ordered;
     if (other.space == Space::map)
