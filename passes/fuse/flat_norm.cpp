@@ -55,6 +55,14 @@ std::optional<FlatNorms::Terms> FlatNorms::find(const Op* place, const std::vect
   return {};
 }
 
+/// The values with zeros behind them, as many as the pieces have.
+static Value* filled(Builder& b, Value* flat, const Pieces& pieces) {
+  const int64_t missing = pieces.missing(flat->type.elements());
+  if (missing == 0) return flat;
+  b.setHint("filled");
+  return b.op(Opcode::pad, {flat}, {{"low", Attr::ints({0})}, {"high", Attr::ints({missing})}});
+}
+
 Value* rowSums(Builder& b, Value* flat, int64_t rows) {
   b.setHint("squares");
   Value* squares = b.op(Opcode::square, {flat});
@@ -91,10 +99,9 @@ void FlatNorms::add(const Op* place, const std::vector<Value*>& terms, const std
     flat = b.binary(Opcode::mul, flat, inner);
   }
   const int64_t count = flat->type.elements();
-  Value* partial =
-      rowSums(b, flat,
-              divisorUpTo(count / kNormVector,
-                          std::min<int64_t>(target_.parallel, std::max<int64_t>(1, count / kNormPiece))));
+  const Pieces pieces = piecesUpTo(
+      count, std::min<int64_t>(target_.parallel, std::max<int64_t>(1, count / kNormPiece)), kNormVector);
+  Value* partial = rowSums(b, filled(b, flat, pieces), pieces.count);
   region.yield({partial});
   region.op().addResult(partial->type, build_.names().unique("norm_partial"));
   const Op* norms = before_[found->isBehind ? place : found->root].push_back(region.finish(target_));

@@ -23,6 +23,7 @@
 //   scores.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "codegen/schedule.h"
@@ -436,8 +437,7 @@ class Splitter {
     return false;
   }
 
-  /// A reduction of neighbouring axes in two stages when one stage leaves the device idle; null when
-  /// it does not, or when the count has no useful divisor.
+  /// A reduction of neighbouring axes in two stages when one stage leaves the device idle; null when it does not.
   Value* splitReduction(Opcode code, Value* x, std::vector<int64_t> axes, bool keepdims) {
     const Shape& shape = x->type.shape;
     if (axes.empty()) return nullptr;
@@ -463,14 +463,24 @@ class Splitter {
     int64_t most = !shared
                        ? count / kLaneShare
                        : std::min(count / (after == 1 ? kGroupShare : kColumnShare), longest / kSecondStage);
-    int64_t pieces =
+    const Pieces pieces =
         onTheWay
-            ? count / onTheWay
-            : divisorUpTo(count, std::max<int64_t>(2, std::min(target_.parallel / (before * after), most)));
-    if (pieces < 2) return nullptr;
+            ? Pieces{count / onTheWay, onTheWay}
+            : piecesUpTo(count, std::max<int64_t>(2, std::min(target_.parallel / (before * after), most)));
+    const int64_t missing = pieces.missing(count);
+    if (pieces.count < 2 || (missing && !isFloat(x->type.dtype))) return nullptr;
     Opcode stage = code == Opcode::max_reduce || code == Opcode::min_reduce ? code : Opcode::sum;
-    Value* first =
-        builder_.reduce(stage, builder_.reshape(x, {before, pieces, count / pieces, after}), {2}, false);
+    Value* terms = x;
+    if (missing) {
+      constexpr double kInf = std::numeric_limits<double>::infinity();
+      const double neutral = code == Opcode::max_reduce ? -kInf : code == Opcode::min_reduce ? kInf : 0.0;
+      terms = builder_.op(Opcode::pad, {builder_.reshape(x, {before, count, after})},
+                          {{"low", Attr::ints({0, 0, 0})},
+                           {"high", Attr::ints({0, missing, 0})},
+                           {"value", Attr::of(neutral)}});
+    }
+    Value* first = builder_.reduce(
+        stage, builder_.reshape(terms, {before, pieces.count, pieces.width, after}), {2}, false);
     Value* second = builder_.reduce(stage, first, {1}, false);
     if (code == Opcode::mean)
       second = builder_.binary(
