@@ -229,10 +229,21 @@ class Splitter {
     const bool byGroups = target_.reduce == "workgroup";
     const int64_t flags = byGroups ? kGroupFlags : kLaneFlags;
     const int64_t narrowest = byGroups ? kNarrowestGroupBucket : kNarrowestLaneBucket;
-    Value* ids = op.in(0);
-    const int64_t rows = as::scatter_add(op).rows(), count = ids->type.elements();
-    const int64_t block = divisorUpTo(count, byGroups ? kGroupScatterBlock : kLaneScatterBlock);
-    if (block < kLeastScatterBlock) return nullptr;
+    Value *ids = op.in(0), *updates = as::scatter_add(op).updates();
+    const int64_t rows = as::scatter_add(op).rows(),
+                  largest = byGroups ? kGroupScatterBlock : kLaneScatterBlock;
+    int64_t count = ids->type.elements(), block = divisorUpTo(count, largest);
+    if (block < kLeastScatterBlock) {  // ids of no row, and zeros for them, fill the last block
+      block = largest;
+      const int64_t missing = (count + block - 1) / block * block - count;
+      ids =
+          builder_.op(Opcode::pad, {builder_.reshape(signedIds(ids), {count})},
+                      {{"low", Attr::ints({0})}, {"high", Attr::ints({missing})}, {"value", Attr::of(-1.0)}});
+      updates =
+          builder_.op(Opcode::pad, {builder_.reshape(updates, {count, updates->type.elements() / count})},
+                      {{"low", Attr::ints({0, 0})}, {"high", Attr::ints({missing, 0})}});
+      count += missing;
+    }
     const int64_t blocks = count / block;
     const int64_t width =
         std::max<int64_t>(narrowest, (rows * blocks + flags - 1) / flags);  // rows of a bucket
@@ -253,8 +264,8 @@ class Splitter {
     Value* near = builder_.reduce(Opcode::sum, inside, {byGroups ? 0 : 2}, false);
     if (byGroups) near = builder_.transpose(near, {1, 0});
     builder_.setHint("");
-    return builder_.op(Opcode::scatter_add, {ids, as::scatter_add(op).updates(), near},
-                       {{"rows", op.attr("rows")}});
+    Value* sums = builder_.op(Opcode::scatter_add, {ids, updates, near}, {{"rows", op.attr("rows")}});
+    return builder_.reshape(sums, op.result()->type.shape);
   }
 
   Value* reduction(const Op& op) {
