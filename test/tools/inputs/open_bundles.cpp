@@ -18,6 +18,8 @@ int main(int, char** argv) {
     std::fprintf(stderr, "%d.json\n", i);
     if (tgb_bundle* one = tgb_open(bundle.c_str(), argv[2])) {
       ++opened;
+      if (!tgb_run(one, nullptr, tgb_input_count(one), nullptr, tgb_result_count(one)) || !*tgb_error(one))
+        return std::printf("%d.json runs without inputs\n", i), 1;
       tgb_close(one);
     } else if (++refused; !*tgb_open_error()) {
       return std::printf("%d.json was refused without a reason\n", i), 1;
