@@ -38,11 +38,13 @@ void CallQueue::leave() {
   changed_.notify_all();
 }
 
-void CallQueue::close(const std::string& why) {
+bool CallQueue::close(const std::string& why) {
   std::unique_lock lock(mutex_);
   if (closed_.empty()) closed_ = why;
   abortWaiting(why);
+  if (busy_ && owner_ == std::this_thread::get_id()) return false;
   changed_.wait(lock, [&] { return !busy_; });
+  return true;
 }
 
 bool CallQueue::isMine() const {

@@ -59,8 +59,9 @@ class CallQueue {
   Result<Turn> enter();
   /// The same, but first aborts the calls that are waiting, giving them this reason.
   Result<Turn> enterInstead(const std::string& why);
-  /// Aborts the waiting calls and all later ones, then waits until the running one is done.
-  void close(const std::string& why);
+  /// Aborts the waiting calls and all later ones, then waits until the running one is done. False where that is the
+  /// caller's own, which is not waited for.
+  bool close(const std::string& why);
   /// Whether the turn is that of a call on this thread, which a further one would wait for without end.
   bool isMine() const;
   /// Calls that wait for their turn.

@@ -22,10 +22,7 @@ Result<void> checkRows(const std::string& name, const Type& type, int64_t first,
 }
 
 Result<void> checkBytes(std::string_view function, const std::string& name, const HostArray& input) {
-  const Type type = input.type();
-  if (input.bytes.size() == static_cast<size_t>(type.bytes())) return {};
-  return fail(fmt::format("@{}: input '{}' of type {} takes {} bytes, and {} were given", function, name,
-                          type.str(), type.bytes(), input.bytes.size()));
+  return input.checkBytes(fmt::format("@{}: input '{}'", function, name));
 }
 
 Result<void> checkInputs(std::string_view function,

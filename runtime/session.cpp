@@ -90,7 +90,7 @@ CallResult<void> Session::replaceModule(std::unique_ptr<Module> module, ReplaceO
 }
 
 void Session::close() {
-  queue_.close("the session is closed");
+  if (!queue_.close("the session is closed")) return;  // the running call needs what would be freed
   std::lock_guard lock(viewMutex_);
   forgetSteps();
   program_.reset();

@@ -115,10 +115,7 @@ Result<void> Session::resetTo(const ResetOptions& options, bool isNew) {
 
 Result<void> Session::upload(ItemKind kind, const NamedArrays& values, bool partial) {
   TG_CHECK(checkUpload(*program_->module(), kind, sourceOf(values).tensors, {.partial = partial}));
-  for (const auto& [name, value] : values)
-    if (static_cast<int64_t>(value.bytes.size()) != value.type().bytes())
-      return fail(fmt::format("@{} takes {} bytes, and {} were given", name, value.type().bytes(),
-                              value.bytes.size()));
+  for (const auto& [name, value] : values) TG_CHECK(value.checkBytes("@" + name));
   return program_->runner().setStorages(values);
 }
 

@@ -72,6 +72,12 @@ HostArray HostArray::zeros(const Type& type) {
   return {type.dtype, type.shape, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
 }
 
+Result<void> HostArray::checkBytes(std::string_view what) const {
+  if (bytes.size() == static_cast<size_t>(type().bytes())) return {};
+  return fail(fmt::format("{} of type {} takes {} bytes, and {} were given", what, type().str(),
+                          type().bytes(), bytes.size()));
+}
+
 std::span<float> HostArray::f32() {
   assert(dtype == DType::f32);
   return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "ir/result.h"
@@ -34,6 +35,8 @@ struct HostArray {
 
   Type type() const { return Type::tensor(dtype, shape); }
   int64_t elements() const { return shape.elements(); }
+  /// An error about `what` where `bytes` are not those of the type.
+  Result<void> checkBytes(std::string_view what) const;
 
   /// The elements in place; the dtype must be f32.
   std::span<float> f32();

@@ -205,6 +205,7 @@ std::vector<std::byte> formatNpy(const HostArray& array) {
 }
 
 Result<void> writeNpy(const std::string& path, const HostArray& array) {
+  TG_CHECK(array.checkBytes(path));
   return writeFile(path, formatNpy(array));
 }
 

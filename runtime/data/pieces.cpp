@@ -15,7 +15,8 @@ TensorSource sourceOf(const std::vector<std::pair<std::string, HostArray>>& arra
   TensorSource source;
   for (const auto& [name, array] : arrays) source.tensors.emplace_back(name, array.type());
   source.read = [&arrays](size_t tensor, int64_t first, std::span<std::byte> out) -> Result<void> {
-    const HostArray& array = arrays[tensor].second;
+    const auto& [name, array] = arrays[tensor];
+    TG_CHECK(array.checkBytes(name));
     std::memcpy(out.data(), array.bytes.data() + first * byteSize(array.dtype), out.size());
     return {};
   };

@@ -9,6 +9,8 @@
 
 #include "ir/philox.h"
 #include "runtime/data/init.h"
+#include "runtime/data/npy.h"
+#include "runtime/data/pieces.h"
 #include "runtime/data/spec.h"
 #include "runtime/data/text_data.h"
 #include "runtime/data/token_stream.h"
@@ -94,6 +96,20 @@ TEST(HostArray, SetRoundsToTheType) {
   const HostArray flags = arrayOf(DType::i1, {3}, {0, 1, -4});
   EXPECT_EQ(flags.bytes.size(), 12u);
   EXPECT_EQ(std::vector<int32_t>(flags.i32().begin(), flags.i32().end()), (std::vector<int32_t>{0, 1, 1}));
+}
+
+// Arrays are passive data: their bytes may be anything.
+TEST(HostArray, OtherBytesThanThoseOfItsTypeAreRefused) {
+  HostArray torn = arrayOf(DType::f32, {4}, {1, 2, 3, 4});
+  torn.bytes.resize(3);
+  const std::string why = " of type tensor<4xf32> takes 16 bytes, and 3 were given";
+  const auto written = writeNpy("x.npy", torn);
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().message(), "x.npy" + why);
+  const std::vector<std::pair<std::string, HostArray>> arrays = {{"a", torn}};
+  const auto read = readAll(sourceOf(arrays));
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message(), "a" + why);
 }
 
 TEST(Vocabulary, EncodesSortedBytes) {

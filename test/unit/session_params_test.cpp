@@ -79,7 +79,7 @@ TEST_F(SessionTest, uploadsAreAllOrNothing) {
   HostArray torn = ramp({8}, 0, 1);
   torn.bytes.resize(8);
   EXPECT_EQ(messageOf(session->uploadParams({{"w2", w2}, {"b1", torn}}, {.partial = true})),
-            "@b1 takes 32 bytes, and 8 were given");
+            "@b1 of type tensor<8xf32> takes 32 bytes, and 8 were given");
   EXPECT_EQ(messageOf(session->uploadParams({{"w2", w2}, {"w2", w2}}, {.partial = true})),
             "@w2 is given twice");
   EXPECT_TRUE(sameBits(*session->downloadParams(), before));

@@ -130,6 +130,17 @@ TEST(SessionQueueTest, aCallFromInsideACallFails) {
   EXPECT_TRUE(session->writeTensors(ItemKind::param, copy->params));
 }
 
+TEST(SessionQueueTest, aCallMayCloseItsSession) {
+  auto session = onInterpreter();
+  ASSERT_TRUE(session->setLearningRate([&](int64_t) {
+    session->close();
+    return 0.5;
+  }));
+  EXPECT_TRUE(session->step(trainInputs())) << "the running call ends";
+  EXPECT_EQ(messageOf(session->step(trainInputs())), "the session is closed");
+  session->close();
+}
+
 TEST(SessionQueueTest, aCallMayReadFromASessionItSharesMemoryWith) {
   auto session = onInterpreter();
   SessionOptions borrowing = interpOptions();
