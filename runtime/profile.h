@@ -52,7 +52,7 @@ struct Profile {
   double wallMilliseconds = 0;            ///< of a plain call, median
   /// From the first command of each submission of a plain call to its last, added up; median of the calls.
   double deviceMilliseconds = 0;
-  double hostMilliseconds = 0;            ///< what a plain call takes besides that, median
+  double hostMilliseconds = 0;  ///< what a plain call takes besides that, median
   std::vector<ProfiledCall> calls;
 
   double commandMilliseconds() const;

@@ -37,7 +37,8 @@ Result<AttrList> readTuning(const std::string& path) {
   if (path.empty()) return AttrList{};
   TG_TRY(const std::string text, readTextFile(path));
   auto parsed = parseAttr(text, path);
-  if (!parsed) return parsed.takeError().note(nullptr, "a tuning file is {key = schedule, …}, as tg-run tune writes it");
+  if (!parsed)
+    return parsed.takeError().note(nullptr, "a tuning file is {key = schedule, …}, as tg-run tune writes it");
   if (parsed->kind != Attr::Kind::dict)
     return fail(fmt::format("tuning file {} is no {{key = schedule, …}}", path));
   for (const NamedAttr& entry : parsed->dict)

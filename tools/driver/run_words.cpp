@@ -163,7 +163,8 @@ std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
     return text ? report(app, exitInput, std::string(error.what())) : report(app, exitInput, text.error());
   } catch (const CLI::ParseError& error) {
     std::string why = error.what();
-    if (constexpr std::string_view kUnread = "Could not convert: "; why.starts_with(kUnread)) {  // --steps = abc
+    if (constexpr std::string_view kUnread = "Could not convert: ";
+        why.starts_with(kUnread)) {  // --steps = abc
       const size_t equals = why.find(" = ");
       why = fmt::format("{}={} cannot be read as a number of its kind",
                         why.substr(kUnread.size(), equals - kUnread.size()), why.substr(equals + 3));

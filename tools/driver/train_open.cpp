@@ -351,7 +351,8 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   if (int code = loadModule(app, model, module)) return code;
   out.sourceText = print(*module);
   if (out.resumed)
-    if (auto same = checkSameModule(out, run, model, saved); !same) return report(app, exitInput, same.error());
+    if (auto same = checkSameModule(out, run, model, saved); !same)
+      return report(app, exitInput, same.error());
   auto pipeline = pipelineOf(*module, model);
   if (!pipeline) return report(app, exitInput, pipeline.error());
   model.pipeline = *pipeline;
@@ -369,10 +370,11 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
     if (auto can = checkSampling(*module, *out.feed, flags); !can) return report(app, exitInput, can.error());
   if (int code = takeOptions(app, model, flags, share, out)) return code;
   if (out.stepsTyped && out.options.steps < share.step)
-    return report(app, exitUsage,
-                  fmt::format("{} steps in all are fewer than the {} that the run has done; resume an earlier "
-                              "checkpoint, --resume=RUN/ckpt/step_N, to go back",
-                              out.options.steps, share.step));
+    return report(
+        app, exitUsage,
+        fmt::format("{} steps in all are fewer than the {} that the run has done; resume an earlier "
+                    "checkpoint, --resume=RUN/ckpt/step_N, to go back",
+                    out.options.steps, share.step));
   if (share.split > 1)
     if (int code = setBatch(app, kTrain, batchSize(*module->func(kTrain)) / share.split, module)) return code;
   if (int code = runInParts(app, flags.microBatch, model, module, out.notes)) return code;
