@@ -2,7 +2,6 @@
 #include "runtime/compile.h"
 
 #include <algorithm>
-#include <initializer_list>
 
 #include <fmt/format.h>
 
@@ -13,13 +12,6 @@
 namespace tg {
 
 namespace {
-
-bool holds(const Module& module, const std::string& function, std::initializer_list<Opcode> codes) {
-  const auto& ops = module.func(function)->body.ops;
-  return std::any_of(ops.begin(), ops.end(), [&](const auto& op) {
-    return std::find(codes.begin(), codes.end(), op->code) != codes.end();
-  });
-}
 
 Result<void> runManager(PassManager manager, Compiled& work, const DiagnosticHandler& onDiagnostic) {
   double parts = 0;
@@ -79,15 +71,24 @@ Result<void> checkLaterOptions(const CompileOptions& options) {
 }
 
 bool hasUpdate(const Module& module, const std::string& function) {
+  const Item* func = module.func(function);
   // From stage kernel on an update is a write to a home, which the text no longer tells from others.
-  return module.func(function) &&
-         (module.stage >= Stage::kernel || holds(module, function, {Opcode::update}));
+  return func && (module.stage >= Stage::kernel ||
+                  std::any_of(func->body.ops.begin(), func->body.ops.end(),
+                              [](const Op* op) { return op->code == Opcode::update; }));
+}
+
+bool holdsGradients(const Module& module, const Item& func) {
+  return std::any_of(func.body.ops.begin(), func.body.ops.end(), [&](const Op* op) {
+    return op->code == Opcode::param_grad ||
+           (op->code == Opcode::update && module.find(ItemKind::param, op->operands[0].text));
+  });
 }
 
 std::string ownPipeline(const Module& module, const std::string& function) {
   const Attr* own = find(module.attrs, "train_pipeline");
   if (!own || module.stage != Stage::tensor || !module.func(function)) return "";
-  return holds(module, function, {Opcode::update, Opcode::param_grad}) ? "" : own->text;
+  return holdsGradients(module, *module.func(function)) ? "" : own->text;
 }
 
 std::string shaderFolder(const std::string& cache) { return cache.empty() ? "" : cache + "/shaders"; }

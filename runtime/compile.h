@@ -50,8 +50,11 @@ Result<void> checkLaterOptions(const CompileOptions& options);
 
 /// Whether a function commits anything: one that does learns or counts.
 bool hasUpdate(const Module& module, const std::string& function);
+/// Whether a function has its gradients already: it names one, or updates a parameter. Updates of states alone, such as
+/// running moments, are the model's own.
+bool holdsGradients(const Module& module, const Item& func);
 /// The passes by which the module says that `function` learns, its attribute train_pipeline; "" when it has
-/// none or the function holds gradients or updates already.
+/// none or the function holds gradients already.
 std::string ownPipeline(const Module& module, const std::string& function);
 
 /// Where spirv-emit keeps shaders in a session's cache folder; "" in none.

@@ -36,12 +36,6 @@ std::map<std::string, Type, std::less<>> capturesOf(const Item& func) {
   return out;
 }
 
-bool holdsGradients(const Item& func) {
-  return std::any_of(func.body.ops.begin(), func.body.ops.end(), [](const auto& op) {
-    return op->code == Opcode::param_grad || op->code == Opcode::update;
-  });
-}
-
 void keepOnly(Module& module, const std::string& function) {
   module.items.eraseIf([&](const std::unique_ptr<Item>& item) {
     return item->kind == ItemKind::func && item->name != function && !isKernelFunc(*item);
@@ -365,7 +359,7 @@ Result<std::unique_ptr<Module>> SessionProgram::resized(const Source& source, co
                             "later stage than tensor",
                             function, size));
   const Item& written = *source.written->func(function);
-  if (holdsGradients(written))
+  if (holdsGradients(*source.written, written))
     return failAt(
         written.loc,
         fmt::format("@{} holds gradients for the batch it was written with, so it cannot be compiled "

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A batch size chosen by the inputs of a call, and gradients accumulated over several.
+#include <algorithm>
+
 #include "test/unit/session_support.h"
 
 namespace tg {
@@ -31,6 +33,43 @@ TEST_F(SessionTest, inputsChooseTheBatch) {
     EXPECT_TRUE(sameBits(*session->downloadParams(), *fixed->downloadParams()));
     EXPECT_TRUE(sameBits(*session->downloadStates(), *fixed->downloadStates()));
     EXPECT_TRUE(sameBits(*session->downloadParamGrads(), *fixed->downloadParamGrads()));
+  }
+}
+
+// Running moments are the model's own updates: its train_pipeline still differentiates it, for any batch.
+TEST_F(SessionTest, updatesOfStatesAreNoGradients) {
+  const std::string text = R"(
+module @counting attributes {train_pipeline = "append-grad,append-sgd{lr=0.1}"} {
+  param @w : tensor<3x2xf32> {init = ones}
+  state @seen : tensor<f32>
+  func @train(%x: tensor<5x3xf32> {batch = 0}, %y: tensor<5x2xf32> {batch = 0}) -> (loss: tensor<f32>) {
+    %w = tg.param @w : tensor<3x2xf32>
+    %seen = tg.state @seen : tensor<f32>
+    %one = tg.constant 1.0 : tensor<f32>
+    %more = tg.add %seen, %one : tensor<f32>
+    tg.update @seen, %more
+    %p = tg.matmul %x, %w : tensor<5x2xf32>
+    %d = tg.sub %p, %y : tensor<5x2xf32>
+    %q = tg.square %d : tensor<5x2xf32>
+    %loss = tg.mean %q {axes = [0, 1]} : tensor<f32>
+    return %loss : tensor<f32>
+  }
+}
+)";
+  for (SessionOptions given : {options(), interpOptions()}) {
+    given.trainPipeline.reset();
+    auto session = open(parsed(text), given);
+    const double first = session->step(rows(5))->loss;
+    for (int64_t size : {7, 5}) {
+      auto step = session->step(rows(size));
+      ASSERT_TRUE(step) << step.error().str();
+      EXPECT_TRUE(step->applied);
+    }
+    EXPECT_LT(session->step(rows(5))->loss, first);
+    const NamedArrays states = *session->downloadStates();
+    const auto seen = std::ranges::find(states, "seen", &NamedArrays::value_type::first);
+    ASSERT_NE(seen, states.end());
+    EXPECT_EQ(seen->second.at(0), 4) << "one for each step";
   }
 }
 
