@@ -80,7 +80,7 @@ fi
 
 # The tests mean the same device everywhere: Mesa's on the CPU, unless the caller names another.
 if [ -z "${VK_ICD_FILENAMES:-}${VK_DRIVER_FILES:-}" ]; then
-  for icd in /usr/share/vulkan/icd.d/lvp_icd.*.json; do
+  for icd in /usr/share/vulkan/icd.d/lvp_icd*.json; do
     [ -e "$icd" ] && export VK_ICD_FILENAMES=$icd
   done
 fi

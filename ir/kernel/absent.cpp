@@ -16,16 +16,14 @@ static std::string_view wayOf(std::string_view word) {
       {" switch case ", "chain tgk.if"},
       {" printf print assert trap abort device_print device_assert ",
        "kernels print nothing; store to a buffer that the host reads, and run on the interpreter, which "
-       "reports "
-       "bad accesses"},
+       "reports bad accesses"},
       {" sincos ", "take tgk.sin and tgk.cos"},
       {" constant const let var ", "a literal stands in the place of a value; name it by `const TILE = 16`, "
                                    "an expression by `%v = … : f32`"},
       {" assign set mov alloca variable ",
        "values are assigned once: carry them by iter_args, or keep them in a tgk.local"},
       {" syncthreads sync workgroup_barrier group_barrier memory_barrier fence threadfence debug_fence "
-       "debug_barrier "
-       "syncwarp ",
+       "debug_barrier syncwarp ",
        "take tgk.barrier"},
       {" thread_id threadIdx invocation_id local_invocation_id LocalInvocationID ", "take tgk.local_id"},
       {" GlobalInvocationID global_invocation_id ", "take tgk.global_id"},
