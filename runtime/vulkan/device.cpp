@@ -56,6 +56,7 @@ DeviceRequest::DeviceRequest(const DeviceState& state) : features(state.probe.ap
   features.v12.shaderFloat16 = probe.info.float16;
   features.v12.timelineSemaphore = VK_TRUE;
   features.v12.vulkanMemoryModel = probe.matricesNv || probe.matricesKhr;
+  features.v12.vulkanMemoryModelDeviceScope = features.v12.vulkanMemoryModel && probe.deviceScope;
   features.v13.subgroupSizeControl = probe.choosesSubgroup;
   features.atomics.shaderBufferFloat32AtomicAdd = VK_TRUE;
   if (probe.floatAtomics) add(features.atomics, VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME);

@@ -155,6 +155,7 @@ void queryFeatures(Probe& probe, VkInstance instance) {
   probe.info.float16 = v12.shaderFloat16 && v11.storageBuffer16BitAccess;
   probe.info.int64 = core.shaderInt64;
   probe.int16 = core.shaderInt16;
+  probe.deviceScope = v12.vulkanMemoryModelDeviceScope;
   probe.choosesSubgroup = features.v13.subgroupSizeControl;
   queryMatrices(probe, instance, probe.info.float16 && v12.vulkanMemoryModel);
   auto lack = [&](FeatureId id, bool given) { probe.info.limits.lacks[static_cast<size_t>(id)] = !given; };

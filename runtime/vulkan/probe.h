@@ -22,6 +22,7 @@ struct Probe {
   uint32_t minSubgroup = 1, maxSubgroup = 1;
   bool choosesSubgroup = false;  ///< a pipeline may require a subgroup size between the two
   bool int16 = false;
+  bool deviceScope = false;   ///< atomics of the whole device where the Vulkan memory model is on
   bool matricesNv = false;    ///< VK_NV_cooperative_matrix, on
   bool matricesKhr = false;   ///< VK_KHR_cooperative_matrix, on
   bool matricesBf16 = false;  ///< VK_KHR_shader_bfloat16 with matrices of bf16, on
