@@ -16,21 +16,6 @@ inline int64_t divisorUpTo(int64_t n, int64_t limit) {
   return 1;
 }
 
-/// A sum of n terms in pieces of `width`; the last of them may lack some.
-struct Pieces {
-  int64_t count = 1, width = 1;
-  int64_t missing(int64_t n) const { return count * width - n; }
-};
-
-/// At most `limit` pieces, of multiples of `unit` terms: a divisor of n, or about `limit` where n has none that is at
-/// least a sixteenth of it, as primes have none. Zeros are then read behind the end.
-inline Pieces piecesUpTo(int64_t n, int64_t limit, int64_t unit = 1) {
-  const int64_t even = divisorUpTo(n / unit, limit);
-  if (16 * even >= limit) return {even, n / even};
-  const int64_t width = ((n + limit - 1) / limit + unit - 1) / unit * unit;
-  return {(n + width - 1) / width, width};
-}
-
 // The size of a kernel.
 
 /// Primitives in one region, chosen: longer code takes drivers seconds to compile, and a chain so long

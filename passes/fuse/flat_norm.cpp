@@ -7,6 +7,7 @@
 #include "ir/op_view.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
+#include "passes/fuse/pieces.h"
 
 namespace tg::fuse {
 
@@ -55,14 +56,6 @@ std::optional<FlatNorms::Terms> FlatNorms::find(const Op* place, const std::vect
   return {};
 }
 
-/// The values with zeros behind them, as many as the pieces have.
-static Value* filled(Builder& b, Value* flat, const Pieces& pieces) {
-  const int64_t missing = pieces.missing(flat->type.elements());
-  if (missing == 0) return flat;
-  b.setHint("filled");
-  return b.op(Opcode::pad, {flat}, {{"low", Attr::ints({0})}, {"high", Attr::ints({missing})}});
-}
-
 Value* rowSums(Builder& b, Value* flat, int64_t rows) {
   b.setHint("squares");
   Value* squares = b.op(Opcode::square, {flat});
@@ -101,7 +94,8 @@ void FlatNorms::add(const Op* place, const std::vector<Value*>& terms, const std
   const int64_t count = flat->type.elements();
   const Pieces pieces = piecesUpTo(
       count, std::min<int64_t>(target_.parallel, std::max<int64_t>(1, count / kNormPiece)), kNormVector);
-  Value* partial = rowSums(b, filled(b, flat, pieces), pieces.count);
+  b.setHint("filled");
+  Value* partial = rowSums(b, filled(b, flat, 0, pieces.missing(count)), pieces.count);
   region.yield({partial});
   region.op().addResult(partial->type, build_.names().unique("norm_partial"));
   const Op* norms = before_[found->isBehind ? place : found->root].push_back(region.finish(target_));

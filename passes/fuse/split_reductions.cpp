@@ -36,6 +36,7 @@
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
+#include "passes/fuse/pieces.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
@@ -236,12 +237,9 @@ class Splitter {
     if (block < kLeastScatterBlock) {  // ids of no row, and zeros for them, fill the last block
       block = largest;
       const int64_t missing = (count + block - 1) / block * block - count;
-      ids =
-          builder_.op(Opcode::pad, {builder_.reshape(signedIds(ids), {count})},
-                      {{"low", Attr::ints({0})}, {"high", Attr::ints({missing})}, {"value", Attr::of(-1.0)}});
+      ids = filled(builder_, builder_.reshape(signedIds(ids), {count}), 0, missing, -1);
       updates =
-          builder_.op(Opcode::pad, {builder_.reshape(updates, {count, updates->type.elements() / count})},
-                      {{"low", Attr::ints({0, 0})}, {"high", Attr::ints({missing, 0})}});
+          filled(builder_, builder_.reshape(updates, {count, updates->type.elements() / count}), 0, missing);
       count += missing;
     }
     const int64_t blocks = count / block;
@@ -485,10 +483,7 @@ class Splitter {
     if (missing) {
       constexpr double kInf = std::numeric_limits<double>::infinity();
       const double neutral = code == Opcode::max_reduce ? -kInf : code == Opcode::min_reduce ? kInf : 0.0;
-      terms = builder_.op(Opcode::pad, {builder_.reshape(x, {before, count, after})},
-                          {{"low", Attr::ints({0, 0, 0})},
-                           {"high", Attr::ints({0, missing, 0})},
-                           {"value", Attr::of(neutral)}});
+      terms = filled(builder_, builder_.reshape(x, {before, count, after}), 1, missing, neutral);
     }
     Value* first = builder_.reduce(
         stage, builder_.reshape(terms, {before, pieces.count, pieces.width, after}), {2}, false);
@@ -521,10 +516,7 @@ class Splitter {
     for (int at = 0; at < shape.rank(); ++at)
       if (at != axis) (at < axis ? before : after) *= shape[at];
     int64_t blocks = (count + kScanBlock - 1) / kScanBlock, missing = blocks * kScanBlock - count;
-    Value* flat = builder_.reshape(x, {before, count, after});
-    if (missing)
-      flat = builder_.op(Opcode::pad, {flat},
-                         {{"low", Attr::ints({0, 0, 0})}, {"high", Attr::ints({0, missing, 0})}});
+    Value* flat = filled(builder_, builder_.reshape(x, {before, count, after}), 1, missing);
     Value* split = builder_.reshape(flat, {before, blocks, kScanBlock, after});
     Value* inner = runningSum(split, 2, reverse, exclusive);
     Value* offsets = runningSum(builder_.sum(split, {2}, true), 1, reverse, true);
