@@ -169,8 +169,8 @@ class Session {
   /// does not fit, another kind of optimizer. Sessions that borrow params keep the old ones.
   CallResult<void> replaceModule(std::unique_ptr<Module> module, ReplaceOptions options = {});
   /// Aborts the waiting calls and all later ones, waits for the running one and frees everything but what
-  /// other sessions borrow. From inside a call it waits for none, and the session is freed when it is closed again or
-  /// destroyed.
+  /// other sessions borrow. Called from inside a call, as by a learning rate, it does not wait; memory is freed when the
+  /// session is closed again or destroyed.
   void close();
 
   /// Params by name. Unless `partial`, all must be given. On an error nothing is changed.
@@ -180,9 +180,9 @@ class Session {
   CallResult<void> uploadStates(const NamedArrays& values, UploadOptions options = {});
   CallResult<NamedArrays> downloadStates();
   /// Writes params or states from a source, piece by piece: all of them unless `partial`, sharded states from the whole.
-  /// Reports progress if it takes long. After an error of the source some are written. `read` is called inside this
-  /// call: it may read another session (`other.tensors(kind)`), while no third call of that one waits for this session's
-  /// memory; where both are used by several threads, read the arrays first.
+  /// Reports progress if it takes long. After an error of the source some are written. The source is read inside this
+  /// call. It may be another session, `other.tensors(kind)`. If another thread calls that session meanwhile, and the two
+  /// share parameters or read each other, both calls may wait for ever: then take `other.copyTensors()` first.
   CallResult<void> writeTensors(ItemKind kind, const TensorSource& source, UploadOptions options = {});
   /// Params or states, read from the device on demand by one call of the session for each piece. Sharded states are
   /// whole: reading them is collective, in the same order on all ranks. It must not outlive the session.
