@@ -276,31 +276,54 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
   return out;
 }
 
+/// Lanes that share a row each find the first extremum of every width-th element; the least index of those that hold the
+/// row's is the first. The row's first element starts, in every lane: no other beats it where it is NaN, and then none is
+/// equal to the extremum.
 KV RegionEmitter::argExtremum(const Op& op, const Indices& at) {
   if (IndexSpace::usesLane(at)) return lanewise(op.result(), at);
   const Shape& shape = op.in(0)->type.shape;
-  int axis = normalAxis(as::argmax(op).axis(), shape.rank());
+  const int axis = normalAxis(as::argmax(op).axis(), shape.rank());
+  const int64_t count = shape[axis];
   Indices in = at;
   if (as::argmax(op).keepdims())
     in[static_cast<size_t>(axis)] = {};
   else
     in.insert(in.begin() + axis, Index{});
-  DType dtype = op.in(0)->type.dtype;
-  int level = levelOf(at);
-  Opcode beats = op.code == Opcode::argmin ? Opcode::k_lt : Opcode::k_gt;
-  // The first element starts, so that rows of -inf or NaN still give an index in range.
-  KV first = emit(op.in(0), in);
-  std::vector<KV> best =
-      over(level, shape[axis], 1, {first, KernelBuilder::literal(DType::i32, 0)},
-           [&](const Index& index, const std::vector<KV>& carried) {
-             in[static_cast<size_t>(axis)] = index;
-             KV element = emit(op.in(0), in);
-             KV better = kernel_.op(beats, {element, carried[0]}, DType::i1);
-             KV here = kernel_.cast(space_.materialize(index), DType::i32);
-             return std::vector<KV>{kernel_.op(Opcode::k_select, {better, element, carried[0]}, dtype),
-                                    kernel_.select(better, here, carried[1])};
-           });
-  return best[1];
+  const DType dtype = op.in(0)->type.dtype;
+  const bool least = op.code == Opcode::argmin;
+  const Opcode beats = least ? Opcode::k_lt : Opcode::k_gt, combine = least ? Opcode::k_min : Opcode::k_max;
+  const int level = levelOf(at);
+  const bool shared = isShared(at);
+  const int64_t width = shared ? rows_.width : 1;
+  auto take = [&](const Index& index) {
+    in[static_cast<size_t>(axis)] = index;
+    return emit(op.in(0), in);
+  };
+  auto body = [&](const Index& round, const std::vector<KV>& carried) {
+    Index index = round;
+    KV element;
+    if (shared) index = space_.add(space_.scale(round, width), rows_.lane);
+    const bool full = space_.max(index) < count;
+    const Hit part = full ? Hit{{}, index} : hit(index, 0, count);
+    element = take(part.inside);
+    KV better = kernel_.op(beats, {element, carried[0]}, DType::i1);
+    if (!full) better = kernel_.op(Opcode::k_and, {better, part.cond}, DType::i1);
+    KV here = kernel_.cast(space_.materialize(part.inside), DType::i32);
+    return std::vector<KV>{kernel_.op(Opcode::k_select, {better, element, carried[0]}, dtype),
+                           kernel_.select(better, here, carried[1])};
+  };
+  const std::vector<KV> start = {take(Index{}), KernelBuilder::literal(DType::i32, 0)};
+  const std::vector<KV> best = over(level, (count + width - 1) / width, 1, start, body);
+  if (!shared) return best[1];
+  KV out;
+  kernel_.at(level, [&] {
+    const KV none = neutral(Opcode::k_min, DType::i32);
+    const KV holds = kernel_.op(Opcode::k_eq, {best[0], combined(best[0], combine)}, DType::i1);
+    const KV first = combined(kernel_.select(holds, best[1], none), Opcode::k_min);
+    out = kernel_.select(kernel_.op(Opcode::k_eq, {first, none}, DType::i1),
+                         KernelBuilder::literal(DType::i32, 0), first);
+  });
+  return out;
 }
 KV RegionEmitter::element(at::argmax, const Op& op, const Indices& at) { return argExtremum(op, at); }
 KV RegionEmitter::element(at::argmin, const Op& op, const Indices& at) { return argExtremum(op, at); }

@@ -124,9 +124,9 @@ static Part partOf(const Op& fused, int result) {
 }
 
 /// How many elements of its first operand an op puts together along the last axes; 0 where it does not. All of a row is
-/// read before anything that comes of it, but by an argmax.
+/// read before anything that comes of it.
 static int64_t rowLength(const Op& op) {
-  const auto rows = op.code == Opcode::argmax ? std::nullopt : rowSpaceOf(op);
+  const auto rows = rowSpaceOf(op);
   return rows ? rows->length : 0;
 }
 

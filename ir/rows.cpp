@@ -17,13 +17,14 @@ std::optional<RowSpace> rowSpaceOf(const Op& op) {
   int rank = shape.rank();
   if (rank == 0) return std::nullopt;
   int first = rank - 1;  // the reduced axes are first..rank-1
-  if (op.info().attr("axis")) {
-    if (normalAxis(as::softmax(op).axis(), rank) != rank - 1) return std::nullopt;
-  } else if (op.info().attr("axes")) {
-    std::vector<int> axes;
+  std::vector<int> axes;
+  if (op.info().attr("axis")) axes.push_back(normalAxis(as::softmax(op).axis(), rank));
+  if (op.info().attr("axes")) {
     for (int64_t axis : as::sum(op).axes()) axes.push_back(normalAxis(axis, rank));
-    std::sort(axes.begin(), axes.end());
     if (axes.empty()) return std::nullopt;
+    std::sort(axes.begin(), axes.end());
+  }
+  if (!axes.empty()) {
     first = axes[0];
     for (size_t i = 0; i < axes.size(); ++i)
       if (axes[i] != first + static_cast<int>(i)) return std::nullopt;

@@ -26,6 +26,19 @@ constexpr int kCompositePrimitives = 8;
 /// Views that follow each other before one is stored, chosen: index arithmetic grows with each.
 constexpr int kMostViews = 64;
 
+// Rows that kernels of their own share.
+
+/// The longest row of a composite for one workgroup where the device has room for more, chosen: 256 lanes of a GPU load
+/// 1 MiB in the time of some ten dispatches.
+constexpr int64_t kLongestRow = 1 << 17;
+
+// The gradient of max_pool2d.
+
+/// Elements of windows that one kernel reads for each element of x; with more, a second kernel finds the places of the
+/// maxima first. On lavapipe one kernel is faster for windows of 3 x 3 at every second place (20), and slower at every
+/// place (81).
+constexpr double kMostSearched = 32;
+
 // Reductions in two stages (split-reductions, and the gradient norm of flatten-optimizer).
 
 /// Terms that one invocation may sum while others are idle, chosen: a second stage is a dispatch, which must
@@ -53,8 +66,11 @@ constexpr int64_t kNormPiece = 256, kNormVector = 4;
 /// squares of gradients. For 124 million parameters on an H100 this kernel takes 1.18 ms, 1.20 with rows half as long;
 /// an update and a sum in kernels of their own take 1.17 and 0.17.
 constexpr int64_t kUpdateRow = 7168, kUpdateRows = 16;
-/// Elements that a block of a running sum adds up one by one, chosen: two levels do for 4096.
-constexpr int64_t kScanBlock = 64;
+/// Elements that a block of a running sum adds up one by one. On lavapipe a sum along 2048 of 2048 x 2048 took 35 ms with
+/// blocks of 64, 13 with 16 and 8 with 8, which has one more level; 4 x 128 x 8192 took 144, 14 and 15.
+constexpr int64_t kScanBlock = 16;
+/// Blocks up to which an axis is one, where invocations have one element each: a level is two dispatches.
+constexpr int64_t kFewScanBlocks = 8;
 
 // Products along a long inner axis (split-K).
 

@@ -6,8 +6,10 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
+#include "ir/infer.h"
 #include "ir/op_view.h"
 #include "ir/split_product.h"
+#include "ir/window.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
 
@@ -139,8 +141,29 @@ void useUnits(Op& op, const Target& target) {
     set(op.attrs, "precision", Attr::word(std::string(name(dtype))));
 }
 
+/// Whether one kernel would search windows again and again: for each element of x, the gradient of a maximum reads every
+/// window that holds it. In two kernels each window is searched once.
+static bool searchesAgain(const Op& op) {
+  if (op.code != Opcode::max_pool2d_grad) return false;
+  const auto [rows, columns] = windowOf(op);
+  const double size = static_cast<double>(rows.size) * static_cast<double>(columns.size);
+  return size * size / (static_cast<double>(rows.step) * static_cast<double>(columns.step)) > kMostSearched;
+}
+
+/// Whether a kernel of rows leaves most of the device idle: few rows, too long for one workgroup each. Where lanes take
+/// rows, 4 rows in one kernel are as fast on lavapipe.
+static bool hasFewLongRows(const Op& op, const Target& target) {
+  if (op.info().fusion != table::Fusion::row || target.reduce != "workgroup") return false;
+  const Shape& shape = op.in(0)->type.shape;
+  const bool ofAxis = op.info().attr("axis");
+  const int axis = ofAxis ? normalAxis(as::softmax(op).axis(), shape.rank()) : shape.rank() - 1;
+  const int64_t length = shape[axis], rows = shape.elements() / length;
+  return length > kLongestRow && rows * target.workgroup < target.parallel;
+}
+
 bool isOneKernel(const Op& op, const Target& target) {
   if (!op.info().has(table::composite)) return true;
+  if (searchesAgain(op) || hasFewLongRows(op, target)) return false;
   if (op.info().fusion == table::Fusion::contraction || op.code == Opcode::categorical) return false;
   if (op.code == Opcode::attention_grad) return false;
   if (op.info().fusion == table::Fusion::attention && !streamsScores(op, target)) return false;

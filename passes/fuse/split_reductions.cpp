@@ -6,11 +6,12 @@
 //                → %p = tg.matmul %a_cut, %b_cut : tensor<512x8x8xf32>   %y = tg.sum %p {axes = [0]}
 //   two stages   %s = tg.sum %x {axes = [0]} : tensor<f32>         // of a million elements
 //                → %r = tg.reshape %x {shape = [1, 2048, 512, 1]}   %p = tg.sum %r …   %s = tg.sum %p
+//                An argmax of long rows likewise: each piece's maximum and its first place, then the least place of
+//                the pieces whose maximum is the row's.
 //   scan blocks  %c = tg.cumsum %x {axis = 0}
-//                → the scans of blocks of 64, plus the exclusive scan of the blocks' sums
+//                → the scans of blocks of 16, plus the exclusive scan of the blocks' sums
 //   joins        a tg.concat of more tensors than a kernel binds → a tg.concat of some
-//   buckets      a large tg.scatter_add gets a third operand: where blocks of ids have any near which rows
-//   pieces       a tg.scatter_add to few rows adds pieces of the ids to rows of their own, then these
+//   scatters     large ones of tg.scatter_add, by blocks of ids or pieces of them (split_scatter.h)
 //   parts        composites without a kernel of their own are taken apart: short attention into matmul,
 //                softmax, matmul; a reduced cross entropy into rows and a mean; rows along another axis than
 //                the last
@@ -38,6 +39,7 @@
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/pieces.h"
 #include "passes/fuse/region_writer.h"
+#include "passes/fuse/split_scatter.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
@@ -92,10 +94,12 @@ class Splitter {
     case Opcode::mean:
     case Opcode::max_reduce:
     case Opcode::min_reduce: return reduction(op);
+    case Opcode::argmax:
+    case Opcode::argmin: return argExtremum(op);
     case Opcode::cumsum: return cumsum(op);
     case Opcode::matmul: return turns(op) ? turnedProduct(op) : splitProduct(op);
     case Opcode::concat: return concat(op);
-    case Opcode::scatter_add: return scatterAdd(op);
+    case Opcode::scatter_add: return splitScatter(builder_, op, target_);
     default: return nullptr;
     }
   }
@@ -165,113 +169,12 @@ class Splitter {
     return builder_.op(Opcode::concat, parts, attrs);
   }
 
-  Value* number(int64_t value) {
-    return builder_.constant(static_cast<double>(value), Type::tensor(DType::i32, {}));
-  }
-  /// Ids as i32. Those from 2^31 on become negative, and so stay out of range.
-  Value* signedIds(Value* ids) { return builder_.cast(ids, DType::i32); }
-  /// Indices 0, step, 2·step, … along one axis, which no kernel stores.
-  Value* counted(int64_t count, int64_t step, const Shape& shape) {
-    Value* index = builder_.op(Opcode::iota, {}, {}, {Type::tensor(DType::i32, {count})});
-    if (step != 1) index = builder_.binary(Opcode::mul, index, number(step));
-    return builder_.reshape(index, shape);
-  }
-  /// `value` where begin <= x < begin + width, else `otherwise`.
-  Value* within(Value* x, Value* begin, int64_t width, Value* value, Value* otherwise) {
-    if (width == 1)
-      return builder_.op(Opcode::select, {builder_.binary(Opcode::equal, x, begin), value, otherwise});
-    Value* off = builder_.binary(Opcode::sub, x, begin);
-    Value* below =
-        builder_.op(Opcode::select, {builder_.binary(Opcode::less, off, number(width)), value, otherwise});
-    return builder_.op(Opcode::select,
-                       {builder_.binary(Opcode::greater_equal, off, number(0)), below, otherwise});
-  }
-
-  /// Every row of a scatter looks at every id, and adds what it finds in order.
-  Value* scatterAdd(const Op& op) {
-    const int64_t rows = as::scatter_add(op).rows(), count = op.in(0)->type.elements();
-    if (op.numOperands() > 2) return nullptr;
-    if (target_.reduce == "workgroup") {
-      // As many pieces as let the rows' elements fill the device.
-      const int64_t units = (op.result()->type.elements() + 3) / 4;
-      const int64_t most = std::min(kScatterFill * target_.parallel / units, count / kLeastScatterPiece);
-      if (const int64_t pieces = most > 0 ? divisorUpTo(count, most) : 1; pieces >= kFewestScatterPieces)
-        return scatterPieces(op, pieces);
-    }
-    const bool large = rows >= kScatterSide && count >= kScatterSide && rows * count >= kScatterWork;
-    return large ? scatterBlocks(op) : nullptr;
-  }
-
-  /// With few rows and many ids, each piece of the ids adds to rows of its own, and a kernel behind it adds these:
-  ///
-  ///   ids    [piece 0 | piece 1 | …]     row r of piece k is row k·rows + r of a larger table, and near says that
-  ///                                      its updates are all in block k
-  Value* scatterPieces(const Op& op, int64_t pieces) {
-    const as::scatter_add scatter(op);
-    const int64_t rows = scatter.rows(), length = scatter.ids()->type.elements() / pieces;
-    const int64_t width = op.result()->type.elements() / rows;
-    Value* ids = builder_.reshape(signedIds(scatter.ids()), {pieces, length});
-    Value* own = within(ids, number(0), rows, ids, number(-pieces * rows));  // ids outside stay outside
-    own = builder_.binary(Opcode::add, own, counted(pieces, rows, {pieces, 1}));
-    builder_.setHint("near");
-    Value* near =
-        within(counted(pieces, 1, {pieces, 1}), counted(pieces, 1, {1, pieces}), 1, number(1), number(0));
-    builder_.setHint("");
-    Value* updates = builder_.reshape(scatter.updates(), {pieces, length, width});
-    Value* parts =
-        builder_.op(Opcode::scatter_add, {own, updates, near}, {{"rows", Attr::of(pieces * rows)}});
-    Value* sum = builder_.reduce(Opcode::sum, builder_.reshape(parts, {pieces, rows, width}), {0}, false);
-    return builder_.reshape(sum, op.result()->type.shape);
-  }
-
-  /// With many of both, a kernel before it finds where blocks of ids have any near which rows; the order of the sums
-  /// stays.
-  Value* scatterBlocks(const Op& op) {
-    const bool byGroups = target_.reduce == "workgroup";
-    const int64_t flags = byGroups ? kGroupFlags : kLaneFlags;
-    const int64_t narrowest = byGroups ? kNarrowestGroupBucket : kNarrowestLaneBucket;
-    Value *ids = op.in(0), *updates = as::scatter_add(op).updates();
-    const int64_t rows = as::scatter_add(op).rows(),
-                  largest = byGroups ? kGroupScatterBlock : kLaneScatterBlock;
-    int64_t count = ids->type.elements(), block = divisorUpTo(count, largest);
-    if (block < kLeastScatterBlock) {  // ids of no row, and zeros for them, fill the last block
-      block = largest;
-      const int64_t missing = (count + block - 1) / block * block - count;
-      ids = filled(builder_, builder_.reshape(signedIds(ids), {count}), 0, missing, -1);
-      updates =
-          filled(builder_, builder_.reshape(updates, {count, updates->type.elements() / count}), 0, missing);
-      count += missing;
-    }
-    const int64_t blocks = count / block;
-    const int64_t width =
-        std::max<int64_t>(narrowest, (rows * blocks + flags - 1) / flags);  // rows of a bucket
-    const int64_t buckets = (rows + width - 1) / width;
-    Value* cut = builder_.reshape(signedIds(ids), {1, blocks, block});
-    Shape firsts{buckets, 1, 1}, places{1, 1, block};
-    if (byGroups) {
-      // An invocation looks through a block for 4 neighbouring buckets, whose ids are loads for all: ids along the
-      // first axis, buckets along the last. Rows of ids summed by workgroups took 284 µs of a step of GPT-2.
-      cut = builder_.transpose(cut, {2, 1, 0});
-      std::swap(firsts[0], firsts[2]);
-      std::swap(places[0], places[2]);
-    }
-    // The sum says of one id where it is, and that there are several.
-    Value* found = builder_.binary(Opcode::add, counted(block, 1, places), number(kOneNear));
-    Value* inside = within(cut, counted(buckets, width, firsts), width, found, number(0));
-    builder_.setHint("near");
-    Value* near = builder_.reduce(Opcode::sum, inside, {byGroups ? 0 : 2}, false);
-    if (byGroups) near = builder_.transpose(near, {1, 0});
-    builder_.setHint("");
-    Value* sums = builder_.op(Opcode::scatter_add, {ids, updates, near}, {{"rows", op.attr("rows")}});
-    return builder_.reshape(sums, op.result()->type.shape);
-  }
-
   Value* reduction(const Op& op) {
     if (Value* split = splitApart(op)) return split;
     return splitReduction(op.code, op.in(0), as::sum(op).axes(), as::sum(op).keepdims());
   }
 
-  /// A sum over axes that are no neighbours, as of a bias over N, H and W, in two stages when one leaves the
+  /// A reduction over axes that are no neighbours, as of a bias over N, H and W, in two stages when one leaves the
   /// device idle: the last run of neighbouring axes first.
   Value* splitApart(const Op& op) {
     const Shape& shape = op.in(0)->type.shape;
@@ -281,8 +184,7 @@ class Splitter {
     size_t run = axes.size();
     while (run > 1 && axes[run - 1] == axes[run - 2] + 1) --run;
     int64_t results = op.result()->type.elements(), count = shape.elements() / results;
-    if (op.code != Opcode::sum || run < 2 || results >= target_.parallel || count <= kLongestLoop)
-      return nullptr;
+    if (run < 2 || results >= target_.parallel || count <= kLongestLoop) return nullptr;
     std::vector<int64_t> last(axes.begin() + static_cast<long>(run) - 1, axes.end());
     axes.resize(run - 1);
     Value* first = builder_.reduce(op.code, op.in(0), last, true);
@@ -334,14 +236,16 @@ class Splitter {
       wanted = kBlocksPerUnit * target_.units() / blocks + 1;
       least = std::min(m, n) < kLeastSharedSide ? kLeastNarrowPiece : kLeastSharedPiece;
     }
-    int64_t pieces = divisorUpTo(inner, std::min(wanted, inner / least));
+    Pieces pieces = piecesUpTo(inner, std::max<int64_t>(1, std::min(wanted, inner / least)));
+    auto even = [&](int64_t count) { pieces = {count, inner / count}; };
     if (isSplit(op) && target_.multiplies(DType::f16))
-      pieces = fewestIdle(out, inner, 1, inner, {kHalvedSide, kHalvedSide, kStoreHalvedPiece});
+      even(fewestIdle(out, inner, 1, inner, {kHalvedSide, kHalvedSide, kStoreHalvedPiece}));
     else if (readsNarrow(op))
-      pieces = fewestIdle(out, inner, 1, inner, {kMatrixRows, kMatrixColumns, kStoreMatrixPiece});
-    else if (target_.matmul == "shared" && !sharesSteps(out, pieces))
-      pieces = fewestIdle(out, inner, pieces, kMostPieces * pieces, {kBlockRows, kBlockColumns, kStorePiece});
-    if (pieces < 2) return nullptr;
+      even(fewestIdle(out, inner, 1, inner, {kMatrixRows, kMatrixColumns, kStoreMatrixPiece}));
+    else if (target_.matmul == "shared" && !pieces.missing(inner) && !sharesSteps(out, pieces.count))
+      even(fewestIdle(out, inner, pieces.count, kMostPieces * pieces.count,
+                      {kBlockRows, kBlockColumns, kStorePiece}));
+    if (pieces.count < 2) return nullptr;
     Value* parts = builder_.op(
         Opcode::matmul, {pieced(as::matmul(op).lhs(), pieces, ta), pieced(as::matmul(op).rhs(), pieces, !tb)},
         {{"transpose_a", Attr::boolean(ta)},
@@ -394,15 +298,15 @@ class Splitter {
 
   /// A factor whose inner axis, the last but one or the last, is cut into pieces on an axis of their own
   /// before the matrix: a view.
-  Value* pieced(Value* x, int64_t pieces, bool innerFirst) {
-    const Shape& from = x->type.shape;
-    int lead = from.rank() - 2;
-    Shape shape = from;
+  Value* pieced(Value* x, const Pieces& pieces, bool innerFirst) {
+    const int lead = x->type.rank() - 2, inner = lead + (innerFirst ? 0 : 1);
+    x = filled(builder_, x, inner, pieces.missing(x->type.shape[inner]));
+    Shape shape = x->type.shape;
+    const int64_t rows = shape[lead], columns = shape[lead + 1];
     shape.resize(lead);
-    std::vector<int64_t> perm = allAxes(from.rank() + 1);
-    int64_t rows = from[lead], columns = from[lead + 1];
-    for (int64_t extent : innerFirst ? std::array<int64_t, 3>{pieces, rows / pieces, columns}
-                                     : std::array<int64_t, 3>{rows, pieces, columns / pieces})
+    std::vector<int64_t> perm = allAxes(lead + 3);
+    for (int64_t extent : innerFirst ? std::array<int64_t, 3>{pieces.count, pieces.width, columns}
+                                     : std::array<int64_t, 3>{rows, pieces.count, pieces.width})
       shape.push(extent);
     Value* cut = builder_.reshape(x, shape);
     if (innerFirst) return cut;
@@ -446,6 +350,77 @@ class Splitter {
     return false;
   }
 
+  /// Neighbouring axes as one, between what lies before and behind them.
+  struct Line {
+    int64_t before = 1, count = 1, after = 1;
+  };
+  static Line lineOf(const Shape& shape, int first, int last) {
+    Line line;
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      (axis < first ? line.before : axis <= last ? line.count : line.after) *= shape[axis];
+    return line;
+  }
+
+  /// Terms that one stage of a reduction does well.
+  int64_t longestOf(const Line& line) const {
+    if (target_.reduce != "workgroup") return std::max(kLeastLaneLoads, kLaneLoads / target_.parallel);
+    return line.after == 1 ? kGroupRounds * target_.workgroup : longestColumn(target_, line.after);
+  }
+
+  /// Pieces for the first of two stages: long ones where invocations share them, and no more than the second does well.
+  Pieces piecesOf(const Line& line) const {
+    const bool shared = target_.reduce == "workgroup";
+    const int64_t most = !shared ? line.count / kLaneShare
+                                 : std::min(line.count / (line.after == 1 ? kGroupShare : kColumnShare),
+                                            longestOf(line) / kSecondStage);
+    const int64_t wanted = std::min(target_.parallel / (line.before * line.after), most);
+    return piecesUpTo(line.count, std::max<int64_t>(2, wanted));
+  }
+
+  /// The first elements along an axis.
+  Value* firstOf(Value* x, int axis, int64_t count) {
+    if (x->type.shape[axis] == count) return x;
+    const std::vector<int64_t> starts(static_cast<size_t>(x->type.rank()));
+    std::vector<int64_t> limits(x->type.shape.begin(), x->type.shape.end());
+    limits[static_cast<size_t>(axis)] = count;
+    return builder_.op(Opcode::slice, {x}, {{"starts", Attr::ints(starts)}, {"limits", Attr::ints(limits)}});
+  }
+
+  /// argmax and argmin of few long rows in two stages: the extremum of each piece and the first place that has it; then
+  /// the least place of those pieces whose extremum is the row's. Null when one stage is right.
+  Value* argExtremum(const Op& op) {
+    Value* x = op.in(0);
+    const DType dtype = x->type.dtype;
+    const int axis = normalAxis(as::argmax(op).axis(), x->type.rank());
+    const Line line = lineOf(x->type.shape, axis, axis);
+    const auto [before, count, after] = line;
+    if (before * after >= target_.parallel || count <= longestOf(line)) return nullptr;
+    const Pieces pieces = piecesOf(line);
+    const int64_t missing = pieces.missing(count);
+    if (pieces.count < 2 || (missing && !isFloat(dtype))) return nullptr;
+    const bool least = op.code == Opcode::argmin;
+    const double worst = (least ? 1 : -1) * std::numeric_limits<double>::infinity();
+    auto extremum = [&](const TensorExpr& terms, int64_t of, bool keepdims) {
+      const Opcode code = least ? Opcode::min_reduce : Opcode::max_reduce;
+      return TensorExpr{&builder_, builder_.reduce(code, terms.value, {of}, keepdims)};
+    };
+    const TensorExpr rows{&builder_, builder_.reshape(x, {before, count, after})};
+    TensorExpr terms = isFloat(dtype) ? select(eq(rows, rows), rows, worst) : rows;  // NaN is passed over
+    terms.value = filled(builder_, terms.value, 1, missing, worst);
+    terms = terms.reshape({before, pieces.count, pieces.width, after});
+    const TensorExpr best = extremum(terms, 2, false);
+    const TensorExpr inside{&builder_, builder_.op(op.code, {terms.value}, {{"axis", Attr::of(int64_t{2})}})};
+    const TensorExpr place =
+        inside + iota(builder_, {pieces.count, 1}, 0) * static_cast<double>(pieces.width);
+    const TensorExpr held = select(eq(best, extremum(best, 1, true)), place, static_cast<double>(count - 1));
+    TensorExpr first{&builder_, builder_.reduce(Opcode::min_reduce, held.value, {1}, true)};
+    if (isFloat(dtype)) {  // but as the first element it is the answer
+      const TensorExpr start{&builder_, firstOf(rows.value, 1, 1)};
+      first = select(eq(start, start), first, 0.0);
+    }
+    return first.reshape(op.result()->type.shape).value;
+  }
+
   /// A reduction of neighbouring axes in two stages when one stage leaves the device idle; null when it does not.
   Value* splitReduction(Opcode code, Value* x, std::vector<int64_t> axes, bool keepdims) {
     const Shape& shape = x->type.shape;
@@ -454,28 +429,16 @@ class Splitter {
     std::sort(axes.begin(), axes.end());
     for (size_t i = 0; i < axes.size(); ++i)
       if (axes[i] != axes[0] + static_cast<int64_t>(i)) return nullptr;
-    int64_t before = 1, count = 1, after = 1;
-    for (int axis = 0; axis < shape.rank(); ++axis)
-      (axis < axes[0] ? before : axis <= axes.back() ? count : after) *= shape[axis];
-    bool shared = target_.reduce == "workgroup";
-    int64_t longest = !shared      ? std::max(kLeastLaneLoads, kLaneLoads / target_.parallel)
-                      : after == 1 ? kGroupRounds * target_.workgroup
-                                   : longestColumn(target_, after);
+    const Line line = lineOf(shape, static_cast<int>(axes[0]), static_cast<int>(axes.back()));
+    const auto [before, count, after] = line;
     if (before * after >= target_.parallel) return nullptr;
     const bool isSum = code == Opcode::sum || code == Opcode::mean;
     const int64_t onTheWay = isSum && before == 1 && after > 1 && meetsRows(x, {count, after})
                                  ? rowsForSums({count, after}, target_)
                                  : 0;
-    if (onTheWay == 0 && count <= longest) return nullptr;
+    if (onTheWay == 0 && count <= longestOf(line)) return nullptr;
     if (code == Opcode::max_reduce && after == 1 && isOfRows(*x)) return nullptr;
-    // Long pieces where invocations share them, and no more than the second stage does well.
-    int64_t most = !shared
-                       ? count / kLaneShare
-                       : std::min(count / (after == 1 ? kGroupShare : kColumnShare), longest / kSecondStage);
-    const Pieces pieces =
-        onTheWay
-            ? Pieces{count / onTheWay, onTheWay}
-            : piecesUpTo(count, std::max<int64_t>(2, std::min(target_.parallel / (before * after), most)));
+    const Pieces pieces = onTheWay ? Pieces{count / onTheWay, onTheWay} : piecesOf(line);
     const int64_t missing = pieces.missing(count);
     if (pieces.count < 2 || (missing && !isFloat(x->type.dtype))) return nullptr;
     Opcode stage = code == Opcode::max_reduce || code == Opcode::min_reduce ? code : Opcode::sum;
@@ -497,34 +460,31 @@ class Splitter {
   }
 
   Value* cumsum(const Op& op) {
-    const Shape& shape = op.in(0)->type.shape;
-    int axis = normalAxis(as::cumsum(op).axis(), shape.rank());
-    if (shape[axis] <= 2 * kScanBlock) return nullptr;
-    return runningSum(op.in(0), axis, as::cumsum(op).reverse(), as::cumsum(op).exclusive());
+    const as::cumsum scan(op);
+    const Type& type = op.in(0)->type;
+    const int axis = normalAxis(scan.axis(), type.rank());
+    const int64_t blocks = type.elements() > target_.parallel ? 2 : kFewScanBlocks;
+    if (type.shape[axis] <= blocks * kScanBlock) return nullptr;
+    return runningSum(op.in(0), axis, scan.reverse(), scan.exclusive());
   }
 
   /// A running sum. Along a long axis it is those of blocks plus the running sum of the blocks' totals, so
   /// that an element adds up a block and not the whole axis.
   Value* runningSum(Value* x, int axis, bool reverse, bool exclusive) {
     const Shape shape = x->type.shape;
-    int64_t before = 1, count = shape[axis], after = 1;
+    const auto [before, count, after] = lineOf(shape, axis, axis);
     if (count <= 2 * kScanBlock)
       return builder_.op(Opcode::cumsum, {x},
                          {{"axis", Attr::of(int64_t{axis})},
                           {"reverse", Attr::boolean(reverse)},
                           {"exclusive", Attr::boolean(exclusive)}});
-    for (int at = 0; at < shape.rank(); ++at)
-      if (at != axis) (at < axis ? before : after) *= shape[at];
-    int64_t blocks = (count + kScanBlock - 1) / kScanBlock, missing = blocks * kScanBlock - count;
+    const int64_t blocks = (count + kScanBlock - 1) / kScanBlock, missing = blocks * kScanBlock - count;
     Value* flat = filled(builder_, builder_.reshape(x, {before, count, after}), 1, missing);
     Value* split = builder_.reshape(flat, {before, blocks, kScanBlock, after});
     Value* inner = runningSum(split, 2, reverse, exclusive);
     Value* offsets = runningSum(builder_.sum(split, {2}, true), 1, reverse, true);
     Value* sums = builder_.reshape(builder_.binary(Opcode::add, inner, offsets), flat->type.shape);
-    if (missing)
-      sums = builder_.op(Opcode::slice, {sums},
-                         {{"starts", Attr::ints({0, 0, 0})}, {"limits", Attr::ints({before, count, after})}});
-    return builder_.reshape(sums, shape);
+    return builder_.reshape(firstOf(sums, 1, count), shape);
   }
 
   Builder builder_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "ir/infer.h"
@@ -151,6 +152,7 @@ void addReductions(Cases& out) {
       {{37, 61}, {0, 1}},
       {{4, 257}, {-1}},
       {{3, 4, 1}, {1}},
+      {{8, 3, 300}, {0, 2}},
   };
   auto picks = [](Opcode code) { return code == max_reduce || code == min_reduce; };
   int turn = 0;
@@ -186,7 +188,16 @@ void addReductions(Cases& out) {
     }
     out.plain(code, {{f32({1})}}, axis(0));
     out.plain(code, {{i32({3, 8}), -2, 2}}, axis(1));
+    // In two stages, and with NaN in the first place or another.
+    out.plain(code, {{f32({3, 9001}), -4, 4}}, axis(1));
+    out.plain(code, {{i32({2, 9000}), -9, 9}}, axis(-1));
+    out.plain(code, {{f32({9001, 3}), -4, 4, Draw::coarse}}, axis(0));
+    for (Shape shape : {Shape{9, 5}, Shape{3, 300}, Shape{9, 9001}})
+      out.plain(code, {{f32(shape), -1, 1, Draw::holed}}, axis(1));
   }
+  // Few rows that are too long for one kernel on a GPU.
+  out.plain(softmax, {{f32({2, 131101})}});
+  out.plain(logsumexp, {{f32({2, 131101})}}, ints("axes", {1}));
 }
 
 void addViews(Cases& out) {
@@ -535,6 +546,7 @@ static NdArray drawn(const SweepInput& input, std::mt19937& random) {
     value =
         real ? roundTo(DType::f32, input.lo + (input.hi - input.lo) * unit)
              : static_cast<double>(lo + static_cast<int64_t>(random() % static_cast<uint64_t>(hi - lo + 1)));
+    if (input.draw == Draw::holed && value == 0) value = std::numeric_limits<double>::quiet_NaN();
   }
   return array;
 }

@@ -20,6 +20,7 @@ namespace tg::test {
 enum class Draw : uint8_t {
   spread,  ///< f32 values uniform in [lo, hi]; integers uniform in [lo, hi]; i1 a coin
   coarse,  ///< whole numbers in [lo, hi] whatever the type, so that values are equal often
+  holed,   ///< the same, with NaN for 0
 };
 struct SweepInput {
   Type type;
