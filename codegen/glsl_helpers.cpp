@@ -151,13 +151,14 @@ constexpr const char* kToUint = R"(uint tgToUint(float x) {
 )";
 
 // x^y as C and IEEE 754 have it, from the power of |x|: a shader's own is undefined for x <= 0. Bits tell
-// what is no number, which a compiler may reason away.
+// what is no number, which a compiler may reason away. Mesa 26 takes a root for y = 0.5, which is NaN for infinity.
 constexpr const char* kPow = R"(float tgPow(float x, float y) {
   float size = abs(x), infinity = uintBitsToFloat(0x7f800000u), nan = uintBitsToFloat(0x7fc00000u);
   precise float even = 2.0 * floor(0.5 * y);
   bool whole = floor(y) == y, odd = whole && even != y;
   precise float power = size == 1.0 ? 1.0 : exp2(y * log2(size == 0.0 ? 1.0 : size));
   if (size == 0.0) power = y > 0.0 ? 0.0 : infinity;
+  if (size == infinity) power = y > 0.0 ? infinity : 0.0;
   if (x < 0.0 && !whole && size != infinity) power = nan;
   if (floatBitsToUint(x) >> 31 != 0u && odd) power = -power;
   if (max(floatBitsToUint(x) & 0x7fffffffu, floatBitsToUint(y) & 0x7fffffffu) > 0x7f800000u) power = nan;

@@ -79,6 +79,8 @@ VkDebugUtilsMessengerCreateInfoEXT messengerInfo(ValidationLog* log) {
 }  // namespace
 
 void ValidationLog::add(std::string_view id, std::string_view text) {
+  // What a layer says of the settings it was given, as that one has a new name, is no finding.
+  if (id == "VALIDATION-SETTINGS") return;
   std::lock_guard lock(mutex_);
   if (std::find(ignoredIds_.begin(), ignoredIds_.end(), id) != ignoredIds_.end()) return;
   messages_.emplace_back(text);
