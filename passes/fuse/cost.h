@@ -28,9 +28,9 @@ constexpr int kMostViews = 64;
 
 // Rows that kernels of their own share.
 
-/// The longest row of a composite for one workgroup where the device has room for more, chosen: 256 lanes of a GPU load
-/// 1 MiB in the time of some ten dispatches.
-constexpr int64_t kLongestRow = 1 << 17;
+/// The longest row of a composite for one workgroup where the device has room for more. On an H200 a step with a softmax
+/// of one row of 80 000 took 34 µs in one kernel and 24 in several, of 2^18 81 and 25; of 8 rows of 80 000 37 and 32.
+constexpr int64_t kLongestRow = 1 << 16;
 
 // The gradient of max_pool2d.
 
