@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 
 #include "codegen/lower_schedules.h"
@@ -19,7 +20,7 @@ namespace {
 struct ColumnSpace {
   int64_t results = 0, count = 0;  ///< count elements make a result
   int64_t last = 1;                ///< extent of the results' last axis that is no 1
-  int64_t reductions = 0;
+  int64_t reductions = 1;          ///< values that lanes combine
 };
 
 int64_t lastExtent(const Shape& shape, int from) {
@@ -44,6 +45,11 @@ std::optional<ColumnSpace> columnSpaceOf(const Op& op) {
     space.last = lastExtent(shape, behind);
     return space;
   }
+  case Opcode::argmax:
+  case Opcode::argmin:  // last stays 1: lanes of a vector would go over the elements one after another
+    space.count = op.in(0)->type.elements() / std::max<int64_t>(1, space.results);
+    space.reductions = 2;
+    return space;
   case Opcode::scatter_add:
     if (op.numOperands() > 2) return std::nullopt;
     space.count = op.in(0)->type.elements();
@@ -57,19 +63,20 @@ std::optional<ColumnSpace> columnSpaceOf(const Op& op) {
 std::optional<ColumnSpace> columnsOf(const Op& fused) {
   using table::Fusion;
   std::optional<ColumnSpace> space;
-  int64_t reductions = 0;
+  int64_t reductions = 0, last = INT64_MAX;
   for (Op* op : fused.regions[0]->ops) {
     Fusion fusion = op->info().fusion;
     if (auto found = columnSpaceOf(*op); found && !rowSpaceOf(*op)) {
       if (space && (space->results != found->results || space->count != found->count)) return std::nullopt;
       space = found;
-      ++reductions;
+      reductions += found->reductions;
+      last = std::min(last, found->last);
     } else if (fusion != Fusion::map && fusion != Fusion::view && fusion != Fusion::leaf &&
                fusion != Fusion::none) {
       return std::nullopt;
     }
   }
-  if (space) space->reductions = reductions;
+  if (space) space->reductions = reductions, space->last = last;
   for (const Operand& operand : fused.regions[0]->terminator()->operands)
     if (space && operand.value->type.elements() != space->results) return std::nullopt;
   return space;

@@ -32,6 +32,9 @@ constexpr int kMostViews = 64;
 /// of one row of 80 000 took 34 µs in one kernel and 24 in several, of 2^18 81 and 25; of 8 rows of 80 000 37 and 32.
 constexpr int64_t kLongestRow = 1 << 16;
 
+/// Elements that an invocation takes alone in a composite while others are idle, chosen: as many as a second stage does.
+constexpr int64_t kMostAlone = 64;
+
 // The gradient of max_pool2d.
 
 /// Elements of windows that one kernel reads for each element of x; with more, a second kernel finds the places of the
@@ -104,6 +107,9 @@ constexpr double kWorthwhile = 0.97;
 /// At most so many times the pieces that fill the device, of at least so many terms, are looked at, chosen:
 /// with more what is stored outweighs what is computed (48 / 256).
 constexpr int64_t kMostPieces = 8, kShortestPiece = 256;
+
+/// Terms and results of a product of a matrix and a vector from which it is a sum, chosen.
+constexpr int64_t kShortestVector = 256;
 
 // Scatters by blocks of ids.
 

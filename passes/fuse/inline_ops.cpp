@@ -8,6 +8,7 @@
 #include "ir/access.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
+#include "ir/rows.h"
 #include "ir/split_product.h"
 #include "ir/window.h"
 #include "passes/fuse/bindings.h"
@@ -161,9 +162,23 @@ static bool hasFewLongRows(const Op& op, const Target& target) {
   return length > kLongestRow && rows * target.workgroup < target.parallel;
 }
 
+/// Whether a kernel would go over many elements with one invocation for each of few results: a pool of large windows, or
+/// a logsumexp along other axes than the last.
+static bool sumsAlone(const Op& op, const Target& target) {
+  const bool pools = op.code == Opcode::max_pool2d || op.code == Opcode::avg_pool2d;
+  if (!pools && (op.code != Opcode::logsumexp || rowSpaceOf(op))) return false;
+  const int64_t results = op.result()->type.elements();
+  int64_t terms = op.in(0)->type.elements() / results;
+  if (pools) {
+    const auto [rows, columns] = windowOf(op);
+    terms = rows.size * columns.size;
+  }
+  return results < target.parallel && terms > kMostAlone;
+}
+
 bool isOneKernel(const Op& op, const Target& target) {
   if (!op.info().has(table::composite)) return true;
-  if (searchesAgain(op) || hasFewLongRows(op, target)) return false;
+  if (searchesAgain(op) || sumsAlone(op, target) || hasFewLongRows(op, target)) return false;
   if (op.info().fusion == table::Fusion::contraction || op.code == Opcode::categorical) return false;
   if (op.code == Opcode::attention_grad) return false;
   if (op.info().fusion == table::Fusion::attention && !streamsScores(op, target)) return false;

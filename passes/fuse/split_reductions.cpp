@@ -4,6 +4,7 @@
 //
 //   split-K      %y = tg.matmul %a, %b : tensor<8x8xf32>           // 65536 terms for each of 64 elements
 //                → %p = tg.matmul %a_cut, %b_cut : tensor<512x8x8xf32>   %y = tg.sum %p {axes = [0]}
+//   vectors      %y = tg.matmul %x, %w : tensor<1x4096xf32>  → the sum of a tg.mul along an axis
 //   two stages   %s = tg.sum %x {axes = [0]} : tensor<f32>         // of a million elements
 //                → %r = tg.reshape %x {shape = [1, 2048, 512, 1]}   %p = tg.sum %r …   %s = tg.sum %p
 //                An argmax of long rows likewise: each piece's maximum and its first place, then the least place of
@@ -97,7 +98,9 @@ class Splitter {
     case Opcode::argmax:
     case Opcode::argmin: return argExtremum(op);
     case Opcode::cumsum: return cumsum(op);
-    case Opcode::matmul: return turns(op) ? turnedProduct(op) : splitProduct(op);
+    case Opcode::matmul:
+      if (Value* sums = vectorProduct(op)) return sums;
+      return turns(op) ? turnedProduct(op) : splitProduct(op);
     case Opcode::concat: return concat(op);
     case Opcode::scatter_add: return splitScatter(builder_, op, target_);
     default: return nullptr;
@@ -218,6 +221,26 @@ class Splitter {
     AttrList attrs = op.attrs;
     tg::set(attrs, "transpose_a", Attr::boolean(true));
     return builder_.op(Opcode::matmul, {stored, as::matmul(op).rhs()}, attrs);
+  }
+
+  /// A product of a matrix and a vector, whose rows or columns workgroups sum as those of a tensor, or of a column and a
+  /// row, which is a map. Null for other products, and where lanes sum by themselves.
+  Value* vectorProduct(const Op& op) {
+    const as::matmul product(op);
+    const Shape& out = op.result()->type.shape;
+    if (out.rank() != 2 || product.precision() != "f32" || target_.reduce != "workgroup") return nullptr;
+    const int64_t inner = op.in(0)->type.elements() / out[0];
+    const TensorExpr a{&builder_, product.lhs()}, b{&builder_, product.rhs()};
+    if (inner == 1) return (a.reshape({out[0], 1}) * b.reshape({1, out[1]})).value;
+    if (std::min(out[0], out[1]) != 1 || inner < kShortestVector || out.elements() < kShortestVector)
+      return nullptr;
+    const bool ofRows = out[1] == 1;  // whether a is the matrix
+    const bool innerFirst = ofRows ? product.transpose_a() : !product.transpose_b();
+    const TensorExpr &matrix = ofRows ? a : b, &vector = ofRows ? b : a;
+    const TensorExpr terms = matrix * vector.reshape(innerFirst ? Shape{inner, 1} : Shape{1, inner});
+    const std::vector<int64_t> axes{innerFirst ? 0 : 1};
+    Value* split = splitReduction(Opcode::sum, terms.value, axes, false);
+    return builder_.reshape(split ? split : builder_.reduce(Opcode::sum, terms.value, axes, false), out);
   }
 
   /// A product of few elements over a long inner axis, as a convolution's weight gradient is, leaves the

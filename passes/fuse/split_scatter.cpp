@@ -2,6 +2,7 @@
 #include "passes/fuse/split_scatter.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "ir/op_view.h"
@@ -23,7 +24,8 @@ class ScatterSplitter {
       // As many pieces as let the rows' elements fill the device.
       const int64_t units = (op.result()->type.elements() + 3) / 4;
       const int64_t most = std::min(kScatterFill * target_.parallel / units, count / kLeastScatterPiece);
-      if (const int64_t pieces = most > 0 ? divisorUpTo(count, most) : 1; pieces >= kFewestScatterPieces)
+      if (const Pieces pieces = piecesUpTo(count, std::max<int64_t>(1, most));
+          pieces.count >= kFewestScatterPieces)
         return scatterPieces(op, pieces);
     }
     const bool large = rows >= kScatterSide && count >= kScatterSide && rows * count >= kScatterWork;
@@ -42,6 +44,14 @@ class ScatterSplitter {
     if (step != 1) index = builder_.binary(Opcode::mul, index, number(step));
     return builder_.reshape(index, shape);
   }
+  /// Ids and rows of updates, one after another, with ids of no row and zeros for them behind up to `count`.
+  std::pair<Value*, Value*> filledTo(Value* ids, Value* updates, int64_t count) {
+    const int64_t own = ids->type.elements();
+    if (own == count) return {signedIds(ids), updates};
+    return {
+        filled(builder_, builder_.reshape(signedIds(ids), {own}), 0, count - own, -1),
+        filled(builder_, builder_.reshape(updates, {own, updates->type.elements() / own}), 0, count - own)};
+  }
   /// `value` where begin <= x < begin + width, else `otherwise`.
   Value* within(Value* x, Value* begin, int64_t width, Value* value, Value* otherwise) {
     if (width == 1)
@@ -57,18 +67,19 @@ class ScatterSplitter {
   ///
   ///   ids    [piece 0 | piece 1 | …]     row r of piece k is row k·rows + r of a larger table, and near says that
   ///                                      its updates are all in block k
-  Value* scatterPieces(const Op& op, int64_t pieces) {
+  Value* scatterPieces(const Op& op, const Pieces& piece) {
     const as::scatter_add scatter(op);
-    const int64_t rows = scatter.rows(), length = scatter.ids()->type.elements() / pieces;
+    const int64_t rows = scatter.rows(), pieces = piece.count, length = piece.width;
     const int64_t width = op.result()->type.elements() / rows;
-    Value* ids = builder_.reshape(signedIds(scatter.ids()), {pieces, length});
+    const auto [flatIds, flatUpdates] = filledTo(scatter.ids(), scatter.updates(), pieces * length);
+    Value* ids = builder_.reshape(flatIds, {pieces, length});
     Value* own = within(ids, number(0), rows, ids, number(-pieces * rows));  // ids outside stay outside
     own = builder_.binary(Opcode::add, own, counted(pieces, rows, {pieces, 1}));
     builder_.setHint("near");
     Value* near =
         within(counted(pieces, 1, {pieces, 1}), counted(pieces, 1, {1, pieces}), 1, number(1), number(0));
     builder_.setHint("");
-    Value* updates = builder_.reshape(scatter.updates(), {pieces, length, width});
+    Value* updates = builder_.reshape(flatUpdates, {pieces, length, width});
     Value* parts =
         builder_.op(Opcode::scatter_add, {own, updates, near}, {{"rows", Attr::of(pieces * rows)}});
     Value* sum = builder_.reduce(Opcode::sum, builder_.reshape(parts, {pieces, rows, width}), {0}, false);
@@ -85,13 +96,10 @@ class ScatterSplitter {
     const int64_t rows = as::scatter_add(op).rows(),
                   largest = byGroups ? kGroupScatterBlock : kLaneScatterBlock;
     int64_t count = ids->type.elements(), block = divisorUpTo(count, largest);
-    if (block < kLeastScatterBlock) {  // ids of no row, and zeros for them, fill the last block
+    if (block < kLeastScatterBlock) {
       block = largest;
-      const int64_t missing = (count + block - 1) / block * block - count;
-      ids = filled(builder_, builder_.reshape(signedIds(ids), {count}), 0, missing, -1);
-      updates =
-          filled(builder_, builder_.reshape(updates, {count, updates->type.elements() / count}), 0, missing);
-      count += missing;
+      count = (count + block - 1) / block * block;
+      std::tie(ids, updates) = filledTo(ids, updates, count);
     }
     const int64_t blocks = count / block;
     const int64_t width =

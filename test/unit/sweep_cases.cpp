@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -153,6 +154,7 @@ void addReductions(Cases& out) {
       {{4, 257}, {-1}},
       {{3, 4, 1}, {1}},
       {{8, 3, 300}, {0, 2}},
+      {{5, 130, 3}, {1}},
   };
   auto picks = [](Opcode code) { return code == max_reduce || code == min_reduce; };
   int turn = 0;
@@ -277,6 +279,13 @@ void addMatmuls(Cases& out) {
     if (ta) attrs.push_back({"transpose_a", Attr::boolean(true)});
     if (tb) attrs.push_back({"transpose_b", Attr::boolean(true)});
     out.plain(Opcode::matmul, {{f32(shape(batch.a, m, k, ta))}, {f32(shape(batch.b, k, n, tb))}}, attrs);
+  }
+  // Products with a vector, and over a long inner axis without a divisor.
+  for (int form = 0; form < 4; ++form) {
+    const bool ta = form & 1, tb = form & 2;
+    const AttrList attrs = {{"transpose_a", Attr::boolean(ta)}, {"transpose_b", Attr::boolean(tb)}};
+    for (auto [m, k, n] : {std::array<int64_t, 3>{1, 300, 260}, {257, 301, 1}, {3, 4099, 2}})
+      out.plain(Opcode::matmul, {{f32(shape({}, m, k, ta))}, {f32(shape({}, k, n, tb))}}, attrs);
   }
   // So many that tiles of 16 and 32 rows fill a CPU device.
   for (bool ta : {false, true})
