@@ -68,6 +68,7 @@ class Verifier {
   explicit Verifier(const Module& module) : module_(module) {}
   Result<void> run();
   Result<void> form(const Op& op) {
+    TG_CHECK(verifyOperands(op));
     if (attributes(op) && operands(op)) return {};
     return std::move(errors_);
   }
@@ -411,7 +412,7 @@ void Verifier::storage(const Item& item) {
 
 /// Whether everything else may be looked at.
 bool Verifier::structure() {
-  if (auto names = verifyItemNames(module_); !names) report(names.takeError());
+  if (auto names = verifyNames(module_); !names) report(names.takeError());
   for (const auto& item : module_.items) {
     if (item->kind != ItemKind::func && item->kind != ItemKind::kernel) continue;
     item_ = item->loc;

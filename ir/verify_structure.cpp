@@ -117,6 +117,10 @@ std::string wrongType(const Type& type) {
   return fmt::format("is {}; extents are 1 or more and their product at most {}", type.str(), kMaxElements);
 }
 
+Error bad(const Op& op, std::string_view label, std::string_view why) {
+  return failAt(op.loc, fmt::format("{} [op.{}]: {}", op.info().name, label, why));
+}
+
 /// A set whose keys are removed in the reverse order of their insertion: a vector of keys and a hash table of their
 /// numbers with linear probing. No key was probed past one that came later, so removing the last key leaves no gap in
 /// the probe sequence of another.
@@ -182,10 +186,6 @@ class StructureVerifier {
   Result<void> place(const Value& value, const Loc& loc, std::string_view owner);
   std::string missing(const Value* value) const;
 
-  static Error bad(const Op& op, std::string_view label, std::string_view why) {
-    return failAt(op.loc, fmt::format("{} [op.{}]: {}", op.info().name, label, why));
-  }
-
   const Item& item_;
   const Module& module_;
   Scope scope_, isolated_;  ///< the second one empty: its memory serves region after region
@@ -239,12 +239,8 @@ Result<void> StructureVerifier::place(const Value& value, const Loc& loc, std::s
 }
 
 Result<void> StructureVerifier::operands(const Op& op) {
-  for (size_t index = 0; index < op.operands.size(); ++index)
-    if (std::string_view why = malformed(op.operands[index], 0); !why.empty())
-      return bad(op, "operand", fmt::format("operand {} {}", index, why));
-  TG_CHECK(uses(op));
-  if (std::string why = unfilled(op); !why.empty()) return bad(op, "operand", why);
-  return {};
+  TG_CHECK(verifyOperands(op));
+  return uses(op);
 }
 
 Result<void> StructureVerifier::uses(const Op& op) {
@@ -363,6 +359,14 @@ bool isSymbolName(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), isWordChar);
 }
 
+Result<void> verifyOperands(const Op& op) {
+  for (size_t index = 0; index < op.operands.size(); ++index)
+    if (std::string_view why = malformed(op.operands[index], 0); !why.empty())
+      return bad(op, "operand", fmt::format("operand {} {}", index, why));
+  if (std::string why = unfilled(op); !why.empty()) return bad(op, "operand", why);
+  return {};
+}
+
 Result<void> verifyStructure(const Item& item, const Module& module) {
   return StructureVerifier(item, module).run();
 }
@@ -386,7 +390,9 @@ Result<void> verifySizes(const Module& module) {
   return {};
 }
 
-Result<void> verifyItemNames(const Module& module) {
+Result<void> verifyNames(const Module& module) {
+  if (!isSymbolName(module.name))
+    return failAt(module.loc, fmt::format("module [module.name]: '@{}' is no name of a module", module.name));
   std::set<std::pair<ItemKind, std::string_view>> seen;
   for (const auto& item : module.items) {
     if (!isSymbolName(item->name))

@@ -16,6 +16,9 @@ constexpr int64_t kMaxBytes = int64_t{1} << 50, kMaxPitch = int64_t{1} << 20;
 /// Whether a text can spell it behind '%' or '@'.
 bool isSymbolName(std::string_view name);
 
+/// Checks the operands of one op by themselves: none is null, and they fill the slots of its row.
+Result<void> verifyOperands(const Op& op);
+
 /// Checks what everybody who reads a func or kernel takes for granted: no null pointer, operands that fill
 /// the op's slots, values that are defined before they are used and named once, results that know their op,
 /// region arguments that the op binds, types that have a size. Follows no pointer before it is known to be
@@ -26,7 +29,8 @@ Result<void> verifyStructure(const Item& item, const Module& module);
 /// that pass a limit, which is no fault of the pass.
 Result<void> verifySizes(const Module& module);
 
-/// Checks that names of items can be spelled and stand once for their kind; params and states share theirs.
-Result<void> verifyItemNames(const Module& module);
+/// Checks that the names of a module and its items can be spelled, and those of items stand once for their kind; params
+/// and states share theirs.
+Result<void> verifyNames(const Module& module);
 
 }  // namespace tg

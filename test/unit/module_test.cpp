@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A module's items by name, as they come and go, names that are free, and where ops are built.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -13,6 +14,7 @@
 #include "ir/module.h"
 #include "ir/parser.h"
 #include "ir/unread.h"
+#include "ir/verify.h"
 
 namespace tg {
 namespace {
@@ -186,6 +188,34 @@ TEST(Builder, AnOpWithoutAllItsOperandsDoesNotInfer) {
     auto types = infer(op, nullptr);
     ASSERT_FALSE(types) << missing;
     EXPECT_NE(types.error().str().find(missing), std::string::npos) << types.error().str();
+  }
+}
+
+TEST(Builder, AnOpOfNullIsAnErrorAndIsNotBuilt) {
+  Block block;
+  Builder builder(block);
+  Value* a = builder.scalar(1);
+  for (const auto& [operands, why] :
+       {std::pair(OperandList{Operand::of(a), Operand::of(nullptr)},
+                  "tg.add [op.operand]: operand 1 is null"),
+        std::pair(OperandList{Operand::of(a)}, "tg.add [op.operand]: operand 'rhs' is missing"),
+        std::pair(OperandList{Operand::of(a), Operand::of(a), Operand::of(a)},
+                  "tg.add [op.operand]: 3 operands, of which 2 fill its slots")}) {
+    auto made = builder.tryCreate(Opcode::add, operands);
+    ASSERT_FALSE(made) << why;
+    EXPECT_EQ(made.error().message(), why);
+  }
+  EXPECT_EQ(block.ops.size(), 1u);
+}
+
+TEST(Verify, ANameThatNoTextCanSpellIsRefused) {
+  for (const std::string name : {"", "a b", "a\nb", "é", "a\"b"}) {
+    Module module;
+    module.name = name;
+    auto checked = verify(module);
+    ASSERT_FALSE(checked) << name;
+    EXPECT_EQ(checked.error().message(),
+              fmt::format("module [module.name]: '@{}' is no name of a module", name));
   }
 }
 
