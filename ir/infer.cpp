@@ -348,6 +348,7 @@ static Result<Types> layerNorm(const Context& c) {
                      fmt::format("{} is {}, not a vector of the last extent of {}", c.op.info().slots[i].name,
                                  c.in(i).str(), x.str()),
                      i);
+  TG_CHECK(c.mayBeEps(c.op.attr("eps").number(), gradient ? 3 : 2));
   if (!gradient) return Types{x};
   if (!(c.in(at::layer_norm_grad::dy) == x))
     return c.error(2, fmt::format("types differ: {} and {}", x.str(), c.in(at::layer_norm_grad::dy).str()),

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,11 @@ struct Context {
   Result<void> mayHold(DType dtype, double number, int constraint, std::string_view attribute) const {
     if (represents(number, dtype)) return {};
     return error(constraint, fmt::format("{} {} is no {}", attribute, formatReal(number), name(dtype)));
+  }
+  /// An error with the constraint's number where attribute `eps`, which is added to a square before its root, is none.
+  Result<void> mayBeEps(double eps, int constraint) const {
+    if (eps >= 0 && std::isfinite(eps)) return {};
+    return error(constraint, fmt::format("eps = {} is not 0 or more and finite", formatReal(eps)));
   }
   /// The type the op already has, for ops whose type is free.
   Result<Type> declared() const {

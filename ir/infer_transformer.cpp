@@ -59,6 +59,7 @@ static Result<void> checkGain(const Context& c) {
 
 Result<Types> types(at::rms_norm, const Context& c) {
   TG_CHECK(checkGain(c));
+  TG_CHECK(c.mayBeEps(as::rms_norm(c.op).eps(), 2));
   return Types{c.in(0)};
 }
 
@@ -67,6 +68,7 @@ Result<Types> types(at::rms_norm_grad, const Context& c) {
   const Type& x = c.in(0);
   if (!(c.in(at::rms_norm_grad::dy) == x))
     return c.error(2, fmt::format("types differ: {} and {}", x.str(), c.in(at::rms_norm_grad::dy).str()), 2);
+  TG_CHECK(c.mayBeEps(as::rms_norm_grad(c.op).eps(), 3));
   Shape rows = x.shape;
   rows[x.rank() - 1] = 1;
   return Types{x, Type::tensor(x.dtype, rows)};
