@@ -2,6 +2,7 @@
 // Losses and normalizations that are made of other operations.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "ir/trace/ops.h"
@@ -16,6 +17,8 @@ Tensor mseLoss(const Arg& x, const Arg& y, Reduction reduction) {
 
 Tensor huberLoss(const Arg& x, const Arg& y, double delta, Reduction reduction) {
   CallSite here(x.site());
+  if (!(delta > 0 && std::isfinite(delta)))
+    return Recorder::fail(x.site(), fmt::format("huberLoss: delta is positive and finite, not {}", delta));
   Tensor d = abs(x - y);
   return reduced(where(d <= delta, square(d) * 0.5, (d - 0.5 * delta) * delta), reduction);
 }
@@ -37,6 +40,11 @@ Tensor klDiv(const Arg& logProbs, const Arg& t, Reduction reduction) {
   return reduced(where(some, t * (log(where(some, t, 1)) - logProbs), 0), reduction);
 }
 
+std::optional<Tensor> refusedEps(std::string_view user, const Arg& x, double eps) {
+  if (eps >= 0 && std::isfinite(eps)) return {};
+  return Recorder::fail(x.site(), fmt::format("{}: eps is 0 or more and finite, not {}", user, eps));
+}
+
 Tensor groupNorm(const Arg& x, int64_t groups, const Arg& gain, const Arg& bias, double eps) {
   CallSite here(x.site());
   if (!x.tensor().valid()) return x.tensor();
@@ -44,6 +52,7 @@ Tensor groupNorm(const Arg& x, int64_t groups, const Arg& gain, const Arg& bias,
   if (rank < 2 || groups < 1 || x.shape()[1] % groups)
     return Recorder::fail(x.site(), fmt::format("groupNorm: {} does not split into {} groups along axis 1",
                                                 Type::tensor(x.tensor().dtype(), x.shape()).str(), groups));
+  if (auto refused = refusedEps("groupNorm", x, eps)) return *refused;
   std::vector<int64_t> apart = {-1, groups, x.shape()[1] / groups}, whole = {-1}, channels = {x.shape()[1]};
   for (int axis = 1; axis < rank; ++axis) {
     whole.push_back(x.shape()[axis]);
@@ -61,6 +70,11 @@ Tensor groupNorm(const Arg& x, int64_t groups, const Arg& gain, const Arg& bias,
 
 std::pair<Tensor, Tensor> channelMoments(const Arg& x) {
   CallSite here(x.site());
+  if (!x.tensor().valid()) return {x.tensor(), x.tensor()};
+  if (x.rank() < 2) {
+    const Tensor refused = Recorder::fail(x.site(), "channelMoments: the operand needs rank 2 or more");
+    return {refused, refused};
+  }
   std::vector<int64_t> rest;
   for (int axis = 0; axis < x.rank(); ++axis)
     if (axis != 1) rest.push_back(axis);

@@ -20,6 +20,7 @@ Arg::Arg(const Param& param, Site site) : tensor_(Recorder::read(param.node().ge
 
 /// The init of a parameter whose values the caller makes.
 static Result<Attr> madeInit(const Init& init, const Type& type, const Loc& loc) {
+  if (!init.maker()) return failAt(loc, "the init is an empty function");
   int64_t size = type.elements();
   Init::Values values = init.maker()(size, type.shape);
   if (static_cast<int64_t>(values.size()) != size)
@@ -43,7 +44,7 @@ static Result<AttrList> stateAttrs(const Attr& init, const Loc& loc) {
 Result<AttrList> initAttrs(const ParamOptions& options, const Dims& shape, const Loc& loc) {
   TG_TRY(Type type, tensorType(options.dtype, shape, loc));
   Attr init = options.init.spec();
-  if (options.init.maker()) {
+  if (options.init.maker() || init.isNone()) {
     TG_TRY(init, madeInit(options.init, type, loc));
   }
   AttrList attrs{{"init", init}};

@@ -77,6 +77,7 @@ Tensor BatchNorm::operator()(const Arg& x, bool trains) const {
   CallSite here(x.site());
   if (!x.tensor().valid()) return x.tensor();
   if (x.rank() < 2) return Recorder::fail(x.site(), "BatchNorm: the operand needs rank 2 or more");
+  if (auto refused = refusedEps("BatchNorm", x, options_.eps)) return *refused;
   std::vector<int64_t> channels(static_cast<size_t>(x.rank()) - 1, 1);
   channels.front() = gain.shape()[0];
   Tensor middle = Arg(mean).tensor(), spread = Arg(variance).tensor();

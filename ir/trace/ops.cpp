@@ -11,8 +11,8 @@
 
 namespace tg::nn {
 
-Tensor make(Opcode code, std::vector<Arg> operands, AttrList attrs) {
-  Site site = operands.front().site();
+Tensor make(Opcode code, std::vector<Arg> operands, AttrList attrs, Site site) {
+  if (!operands.empty()) site = operands.front().site();
   return Recorder::emit(site, {.code = code, .operands = std::move(operands), .attrs = std::move(attrs)});
 }
 
@@ -105,9 +105,9 @@ Tensor operator<(const Arg& a, const Arg& b) { return less(a, b); }
 Tensor operator<=(const Arg& a, const Arg& b) { return lessEqual(a, b); }
 Tensor operator>(const Arg& a, const Arg& b) { return greater(a, b); }
 Tensor operator>=(const Arg& a, const Arg& b) { return greaterEqual(a, b); }
-Tensor operator!(const Tensor& x) { return logicalNot(x); }
-Tensor operator&&(const Tensor& a, const Tensor& b) { return logicalAnd(a, b); }
-Tensor operator||(const Tensor& a, const Tensor& b) { return logicalOr(a, b); }
+Tensor operator!(const Arg& x) { return logicalNot(x); }
+Tensor operator&&(const Arg& a, const Arg& b) { return logicalAnd(a, b); }
+Tensor operator||(const Arg& a, const Arg& b) { return logicalOr(a, b); }
 Tensor& operator+=(Tensor& a, const Arg& b) { return a = add(Arg(a, b.site()), b); }
 Tensor& operator-=(Tensor& a, const Arg& b) { return a = sub(Arg(a, b.site()), b); }
 Tensor& operator*=(Tensor& a, const Arg& b) { return a = mul(Arg(a, b.site()), b); }

@@ -33,8 +33,8 @@ class Scope {
   Scope& operator=(const Scope&) = delete;
 };
 
-/// An op over operands; what the functions below make.
-Tensor make(Opcode code, std::vector<Arg> operands, AttrList attrs = {});
+/// An op over operands, placed where the first was written; what the functions below make.
+Tensor make(Opcode code, std::vector<Arg> operands, AttrList attrs = {}, Site site = Site::current());
 
 /// A parameter of a function as an attribute: numbers, flags and lists of integers.
 template <class T>
@@ -78,9 +78,9 @@ Tensor operator<=(const Arg& a, const Arg& b);
 Tensor operator>(const Arg& a, const Arg& b);
 Tensor operator>=(const Arg& a, const Arg& b);
 /// Of i1. Both operands are computed always, as tensors are.
-Tensor operator!(const Tensor& x);
-Tensor operator&&(const Tensor& a, const Tensor& b);
-Tensor operator||(const Tensor& a, const Tensor& b);
+Tensor operator!(const Arg& x);
+Tensor operator&&(const Arg& a, const Arg& b);
+Tensor operator||(const Arg& a, const Arg& b);
 /// `a` becomes the handle of the new value; the old one stays what it was.
 Tensor& operator+=(Tensor& a, const Arg& b);
 Tensor& operator-=(Tensor& a, const Arg& b);
@@ -252,7 +252,7 @@ Tensor nllLoss(const Arg& logProbs, const Arg& targets, Reduction reduction = Re
 // Losses of predictions and targets of one shape, as PyTorch defines them.
 /// (x - y)².
 Tensor mseLoss(const Arg& x, const Arg& y, Reduction reduction = Reduction::mean);
-/// ½d² where |d| <= delta, else delta·(|d| - ½delta), d = x - y.
+/// ½d² where |d| <= delta, else delta·(|d| - ½delta), d = x - y; delta is over 0.
 Tensor huberLoss(const Arg& x, const Arg& y, double delta = 1, Reduction reduction = Reduction::mean);
 /// -(t·log p + (1-t)·log(1-p)) of probabilities; each logarithm is -100 at least.
 Tensor bceLoss(const Arg& p, const Arg& t, Reduction reduction = Reduction::mean);
@@ -269,7 +269,7 @@ Tensor rmsNorm(const Arg& x, const Arg& gain, double eps = 1e-6);
 /// (x - mean)/√(var + eps)·gain + bias, where mean and variance are of each sample's `groups` equal parts of
 /// axis 1 together with the axes behind it: x is [N, C, ...], gain and bias are [C].
 Tensor groupNorm(const Arg& x, int64_t groups, const Arg& gain, const Arg& bias, double eps = 1e-5);
-/// Mean and (biased) variance over all axes but axis 1, [C] each: what batch norm normalizes with.
+/// Mean and (biased) variance over all axes but axis 1, [C] each: what batch norm normalizes with. x is [N, C, ...].
 std::pair<Tensor, Tensor> channelMoments(const Arg& x);
 
 struct RopeOptions {

@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cctype>
 #include <cmath>
 #include <span>
 
 #include "ir/dims.h"
 #include "ir/infer.h"
+#include "ir/verify_structure.h"
 
 namespace tg::nn {
 
@@ -51,11 +51,7 @@ Loc locOf(const Site& site) {
   return std::make_shared<const LocNode>(std::move(node));
 }
 
-bool isName(std::string_view name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '$';
-  });
-}
+bool isName(std::string_view name) { return isSymbolName(name); }
 
 Result<Type> tensorType(DType dtype, const Dims& dims, const Loc& loc) {
   if (dims.values().size() > kMaxRank)
@@ -270,7 +266,11 @@ std::vector<Tensor> Recorder::emitAll(const Site& at, Emission op, int count) {
       count);
 }
 
-Tensor Recorder::emit(const Site& site, Emission op) { return emitAll(site, std::move(op), 1).front(); }
+Tensor Recorder::emit(const Site& site, Emission op) {
+  const std::string_view name = info(op.code).name;
+  const std::vector<Tensor> made = emitAll(site, std::move(op), 1);
+  return made.empty() ? fail(site, fmt::format("{} gives no value to a model", name)) : made.front();
+}
 
 Tensor Recorder::readStorage(ItemKind kind, const std::string& name, const Type& type, const Loc& loc) {
   Value*& value = reads_[name];

@@ -74,6 +74,8 @@ Tensor makeTyped(Opcode code, std::vector<Arg> operands, const Dims& shape, DTyp
 enum class Reduction : uint8_t;
 /// A loss of each element, reduced.
 Tensor reduced(const Arg& x, Reduction reduction);
+/// The error that a variance of `x` cannot have `eps` added before its root, if so.
+std::optional<Tensor> refusedEps(std::string_view user, const Arg& x, double eps);
 /// An axis counted from the front when it is in range, else as it is, for inference to refuse.
 int64_t fromFront(int64_t axis, int rank);
 

@@ -115,6 +115,13 @@ class Declaration {
   tg::Module& module_;
 };
 
+/// Refuses a body that cannot be called.
+template <class Body>
+Result<void> checkBody(const Body& body, const Key& function) {
+  if (body) return {};
+  return failAt(locOf(function.site), fmt::format("@{}: its body is an empty function", function.text));
+}
+
 /// Traces one function into the module; gives its errors.
 Error traceFunction(tg::Module& module, const ModelNames& names, const Key& name,
                     const std::function<Outputs(Recorder&)>& body) {
@@ -177,7 +184,11 @@ Result<void> traceInto(tg::Module& module, const Module& model, const std::vecto
   declaration.walk(*model.node(), "");
   if (!declaration.errors.empty()) return std::move(declaration.errors);
   Error errors;
-  for (const Function& function : functions)
+  for (const Function& function : functions) {
+    if (auto callable = checkBody(function.body, function.name); !callable) {
+      errors.append(callable.takeError());
+      continue;
+    }
     errors.append(traceFunction(module, declaration.names, function.name, [&](Recorder& recorder) {
       Inputs inputs;
       for (const Input& input : function.inputs)
@@ -185,11 +196,13 @@ Result<void> traceInto(tg::Module& module, const Module& model, const std::vecto
                    recorder.argument(input.name, input.shape, input.dtype, input.batch, input.dims));
       return function.body(inputs);
     }));
+  }
   return addition.finish(std::move(errors));
 }
 
 Result<void> traceInto(tg::Module& module, const std::function<Outputs()>& body, const Key& function) {
   TG_CHECK(checkStart(module, function.site));
+  TG_CHECK(checkBody(body, function));
   Addition addition(module);
   return addition.finish(traceFunction(module, {}, function, [&](Recorder&) { return body(); }));
 }
@@ -197,6 +210,7 @@ Result<void> traceInto(tg::Module& module, const std::function<Outputs()>& body,
 Result<void> traceInto(tg::Module& module, const Module& model,
                        const std::function<Outputs(const Inputs&)>& body, const Key& function) {
   TG_CHECK(checkStart(module, function.site));
+  TG_CHECK(checkBody(body, function));
   TG_TRY(Item * func, functionToExtend(module, function));
   Addition addition(module, func);
   Declaration declaration(module);

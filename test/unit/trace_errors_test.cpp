@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a model in C++ may get wrong: each is one error, at the author's line, and no crash.
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "ir/op_info.h"
+#include "test/unit/trace_support.h"
+
+namespace trace_user::wrong {
+namespace {
+
+using namespace tg::nn;
+using tg::DType;
+using tg::Opcode;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// The only error of a result as "line: message", line 0 where it has no place in this file.
+template <class T>
+std::string onlyError(const tg::Result<T>& result) {
+  if (result) return "no error";
+  const auto& all = result.error().diagnostics();
+  if (all.size() != 1) return "several:\n" + result.error().str();
+  const tg::LocNode* place = tg::placeOf(all[0].loc);
+  const bool here = place && place->file->name.find("trace_errors_test.cpp") != std::string::npos;
+  return std::to_string(here ? place->line : 0) + ": " + all[0].message;
+}
+std::string at(int line, const std::string& message) { return std::to_string(line) + ": " + message; }
+
+Tensor x() { return tensorInput("x", {2, 4}); }
+
+/// The message of a traced body, whose error lies in this file.
+std::string messageOf(const std::function<Tensor()>& body) {
+  const std::string error = onlyError(trace([&] { return Outputs(body()); }));
+  EXPECT_FALSE(error.starts_with("0: ")) << error;
+  return error.substr(error.find(' ') + 1);
+}
+
+TEST(TraceErrors, LogicalOperatorsPointAtTheirUse) {
+  int line = 0;
+  auto both = trace([&] {
+    Tensor a = x() > 0, b = tensorInput("b", {3}, DType::i1);
+    line = __LINE__ + 1;
+    return a && b;
+  });
+  EXPECT_EQ(onlyError(both),
+            at(line, "tg.and [and.c1]: shapes do not broadcast: tensor<2x4xi1> and tensor<3xi1>"));
+  auto either = trace([&] {
+    Tensor a = x() > 0, b = tensorInput("b", {3}, DType::i1);
+    line = __LINE__ + 1;
+    return a || b;
+  });
+  EXPECT_EQ(onlyError(either),
+            at(line, "tg.or [or.c1]: shapes do not broadcast: tensor<2x4xi1> and tensor<3xi1>"));
+  auto no = trace([&] {
+    Tensor a = x();
+    line = __LINE__ + 1;
+    return !a;
+  });
+  EXPECT_EQ(onlyError(no), at(line, "tg.not [op.operand]: operand 'x' is tensor<2x4xf32>, not i1"));
+}
+
+TEST(TraceErrors, MomentsOfChannelsNeedAnAxisOfThem) {
+  for (const Dims& shape : {Dims{}, Dims{3}})
+    EXPECT_EQ(messageOf([&] { return channelMoments(tensorInput("y", shape)).first; }),
+              "channelMoments: the operand needs rank 2 or more");
+  EXPECT_TRUE(trace([] { return Outputs(channelMoments(x()).second); }));
+}
+
+TEST(TraceErrors, NumbersOutOfTheirRange) {
+  for (double delta : {0.0, -1.0, kNan, HUGE_VAL})
+    EXPECT_EQ(messageOf([&] { return huberLoss(x(), 1, delta); }).substr(0, 37),
+              "huberLoss: delta is positive and fini");
+  for (double eps : {-1.0, -1e-30, kNan, HUGE_VAL}) {
+    EXPECT_NE(
+        messageOf([&] { return rmsNorm(x(), ones({4}), eps); }).find("tg.rms_norm [rms_norm.c2]: eps = "),
+        std::string::npos);
+    EXPECT_NE(messageOf([&] {
+                return layerNorm(x(), ones({4}), ones({4}), eps);
+              }).find("tg.layer_norm [layer_norm.c2]: eps = "),
+              std::string::npos);
+    EXPECT_EQ(messageOf([&] { return groupNorm(x(), 2, ones({4}), ones({4}), eps); }).substr(0, 15),
+              "groupNorm: eps ");
+  }
+  EXPECT_TRUE(trace([] { return Outputs(rmsNorm(x(), ones({4}), 0)); }));
+}
+
+TEST(TraceErrors, AnOpWithoutItsOperands) {
+  EXPECT_EQ(messageOf([] { return make(Opcode::matmul, {}); }),
+            "tg.matmul [op.operand]: operand 'lhs' is missing");
+  EXPECT_EQ(messageOf([] { return make(Opcode::matmul, {x()}); }),
+            "tg.matmul [op.operand]: operand 'rhs' is missing");
+  EXPECT_EQ(messageOf([] { return make(Opcode::return_, {}); }), "return gives no value to a model");
+  EXPECT_EQ(messageOf([] { return make(Opcode::return_, {x()}); }), "return gives no value to a model");
+}
+
+TEST(TraceErrors, NoOpCrashes) {
+  for (int op = 0; op < tg::kOpcodeCount; ++op)
+    for (int count = 0; count < 6; ++count)
+      for (DType dtype : {DType::f32, DType::i32, DType::i1}) {
+        const auto code = static_cast<Opcode>(op);
+        auto result = trace([&] {
+          Tensor y = tensorInput("y", {4, 4}, dtype);
+          return Outputs{{"a", make(code, std::vector<Arg>(static_cast<size_t>(count), Arg(y)))}, {"b", y}};
+        });
+        EXPECT_TRUE(result || !result.error().str().empty()) << tg::info(code).name;
+      }
+}
+
+TEST(TraceErrors, EmptyFunctions) {
+  struct Empty : Module {
+  } model;
+  int line = __LINE__ + 1;
+  EXPECT_EQ(onlyError(trace(model, {{"f", {{"x", {2}}}, {}}})),
+            at(line, "@f: its body is an empty function"));
+  line = __LINE__ + 1;
+  EXPECT_EQ(onlyError(trace(std::function<Outputs()>(), {}, "g")),
+            at(line, "@g: its body is an empty function"));
+  auto module = traced(trace([] { return Outputs(x()); }));
+  ASSERT_TRUE(module);
+  const std::string before = tg::print(*module);
+  line = __LINE__ + 1;
+  EXPECT_EQ(onlyError(traceInto(*module, std::function<Outputs()>(), "h")),
+            at(line, "@h: its body is an empty function"));
+  line = __LINE__ + 1;
+  EXPECT_EQ(onlyError(traceInto(*module, std::function<Outputs(const Inputs&)>(), "train")),
+            at(line, "@train: its body is an empty function"));
+  EXPECT_EQ(tg::print(*module), before);
+  struct Unmade : Module {
+    Param w = param("w", {2}, {.init = Init::from(Init::Maker())});
+  } unmade;
+  EXPECT_EQ(onlyError(trace(unmade, {{"f", {{"x", {2}}}, [](const Inputs& in) { return in["x"]; }}}))
+                    .find(": the init is an empty function") == std::string::npos,
+            false);
+}
+
+}  // namespace
+}  // namespace trace_user::wrong
