@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/data/pieces.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 namespace tg {
+
+Result<void> TensorSource::piece(size_t tensor, int64_t first, std::span<std::byte> out) const {
+  if (read) return read(tensor, first, out);
+  return fail(fmt::format("the source of @{} has an empty function to read it", tensors[tensor].first));
+}
 
 int64_t pieceElements(const Type& type) {
   const int64_t most = kPieceBytes / byteSize(type.dtype);
@@ -31,9 +38,8 @@ TensorSource someOf(const TensorSource& source, const std::function<bool(const s
     out.tensors.push_back(source.tensors[tensor]);
     places.push_back(tensor);
   }
-  out.read = [places = std::move(places), read = source.read](size_t tensor, int64_t first,
-                                                              std::span<std::byte> piece) {
-    return read(places[tensor], first, piece);
+  out.read = [places = std::move(places), source](size_t tensor, int64_t first, std::span<std::byte> piece) {
+    return source.piece(places[tensor], first, piece);
   };
   return out;
 }
@@ -47,7 +53,7 @@ Result<std::vector<std::pair<std::string, HostArray>>> readAll(const TensorSourc
     const std::span<std::byte> all(array.bytes);
     TG_CHECK(eachPiece(type, [&](int64_t first, int64_t count) {
       const auto at = static_cast<size_t>(first) * element;
-      return source.read(tensor, first, all.subspan(at, static_cast<size_t>(count) * element));
+      return source.piece(tensor, first, all.subspan(at, static_cast<size_t>(count) * element));
     }));
     arrays.emplace_back(name, std::move(array));
   }
@@ -62,7 +68,7 @@ Result<void> eachPieceOf(const TensorSource& source, const UsePiece& use) {
       const auto bytes = static_cast<size_t>(count * byteSize(type.dtype));
       if (piece.size() < bytes) piece.resize(bytes);
       const std::span rows(piece.data(), bytes);
-      TG_CHECK(source.read(tensor, first, rows));
+      TG_CHECK(source.piece(tensor, first, rows));
       return use(tensor, first, rows);
     }));
   }

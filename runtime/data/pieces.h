@@ -37,6 +37,8 @@ struct TensorSource {
   std::vector<std::pair<std::string, Type>> tensors;
   /// Reads elements of a tensor, by number, from `first` on into as many bytes as there are.
   std::function<Result<void>(size_t tensor, int64_t first, std::span<std::byte> out)> read;
+  /// The same; an error where `read` is empty.
+  Result<void> piece(size_t tensor, int64_t first, std::span<std::byte> out) const;
 };
 /// `arrays` must outlive it.
 TensorSource sourceOf(const std::vector<std::pair<std::string, HostArray>>& arrays);

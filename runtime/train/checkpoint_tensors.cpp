@@ -45,9 +45,9 @@ std::string nameInFile(const NamedTypes& file, const std::string& wanted) {
 Result<void> readAs(const TensorSource& source, size_t tensor, DType dtype, int64_t first,
                     std::span<std::byte> out) {
   const DType own = source.tensors[tensor].second.dtype;
-  if (own == dtype) return source.read(tensor, first, out);
+  if (own == dtype) return source.piece(tensor, first, out);
   HostArray raw = HostArray::zeros(own, Shape{static_cast<int64_t>(out.size()) / byteSize(dtype)});
-  TG_CHECK(source.read(tensor, first, raw.bytes));
+  TG_CHECK(source.piece(tensor, first, raw.bytes));
   TG_TRY(const HostArray value, convertedTo(raw, dtype, first));
   std::copy(value.bytes.begin(), value.bytes.end(), out.begin());
   return {};

@@ -75,7 +75,7 @@ TensorSource Trainer::watched(ItemKind kind, TensorSource source, Watch& watch) 
   out.read = [this, kind, source = std::move(source), &watch](size_t tensor, int64_t first,
                                                               std::span<std::byte> piece) -> Result<void> {
     watch.failed = true;
-    TG_CHECK(source.read(tensor, first, piece));
+    TG_CHECK(source.piece(tensor, first, piece));
     watch.failed = false;
     const auto& [name, type] = source.tensors[tensor];
     const bool free = kind == ItemKind::param ? given_.contains(name) : scalesLoss_;
