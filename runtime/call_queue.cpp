@@ -3,13 +3,20 @@
 
 namespace tg {
 
-Result<CallQueue::Turn> CallQueue::wait(std::unique_lock<std::mutex>& lock) {
+Result<CallQueue::Turn> CallQueue::wait(std::unique_lock<std::mutex>& lock, CallKind kind) {
   if (!closed_.empty()) return fail(closed_);
   Waiter self;
   waiting_.push_back(&self);
-  changed_.wait(lock, [&] { return !self.aborted.empty() || (!busy_ && waiting_.front() == &self); });
+  changed_.wait(lock, [&] {
+    const bool lent = lent_ && kind == CallKind::reads;
+    return !self.aborted.empty() || lent || (!busy_ && waiting_.front() == &self);
+  });
   if (!self.aborted.empty()) return fail(self.aborted);
-  waiting_.pop_front();
+  std::erase(waiting_, &self);
+  if (busy_) {
+    ++inLoan_;
+    return Turn(this, /*inLoan=*/true);
+  }
   busy_ = true;
   owner_ = std::this_thread::get_id();
   return Turn(this);
@@ -21,21 +28,36 @@ void CallQueue::abortWaiting(const std::string& why) {
   changed_.notify_all();
 }
 
-Result<CallQueue::Turn> CallQueue::enter() {
+Result<CallQueue::Turn> CallQueue::enter(CallKind kind) {
   std::unique_lock lock(mutex_);
-  return wait(lock);
+  return wait(lock, kind);
 }
 
 Result<CallQueue::Turn> CallQueue::enterInstead(const std::string& why) {
   std::unique_lock lock(mutex_);
   abortWaiting(why);
-  return wait(lock);
+  return wait(lock, CallKind::any);
 }
 
-void CallQueue::leave() {
+void CallQueue::leave(bool inLoan) {
   std::lock_guard lock(mutex_);
-  busy_ = false;
+  if (inLoan)
+    --inLoan_;
+  else
+    busy_ = false;
   changed_.notify_all();
+}
+
+void CallQueue::lend() {
+  std::lock_guard lock(mutex_);
+  lent_ = true;
+  changed_.notify_all();
+}
+
+void CallQueue::endLoan() {
+  std::unique_lock lock(mutex_);
+  lent_ = false;
+  changed_.wait(lock, [&] { return inLoan_ == 0; });
 }
 
 bool CallQueue::close(const std::string& why) {

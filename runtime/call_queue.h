@@ -36,27 +36,44 @@ class [[nodiscard]] CallResult : public Result<T> {
   bool aborted_ = false;
 };
 
+/// What a call does in its turn. One that reads stays in it for a bounded time, whatever other calls do.
+enum class CallKind : uint8_t { any, reads };
+
 /// All members may be called from several threads.
 class CallQueue {
  public:
   /// A call's turn, over when it is destroyed.
   class Turn {
    public:
-    explicit Turn(CallQueue* queue) : queue_(queue) {}
-    Turn(Turn&& other) noexcept : queue_(std::exchange(other.queue_, nullptr)) {}
+    explicit Turn(CallQueue* queue, bool inLoan = false) : queue_(queue), inLoan_(inLoan) {}
+    Turn(Turn&& other) noexcept : queue_(std::exchange(other.queue_, nullptr)), inLoan_(other.inLoan_) {}
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
     Turn& operator=(Turn&&) = delete;
     ~Turn() {
-      if (queue_) queue_->leave();
+      if (queue_) queue_->leave(inLoan_);
     }
 
    private:
     CallQueue* queue_;
+    bool inLoan_;
+  };
+  /// While it lives, made in a turn, calls that read have theirs within that turn. Its end waits for them. Two sessions
+  /// whose calls wait for a piece of the other then go on.
+  class Loan {
+   public:
+    explicit Loan(CallQueue& queue) : queue_(queue) { queue_.lend(); }
+    ~Loan() { queue_.endLoan(); }
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+
+   private:
+    CallQueue& queue_;
   };
 
-  /// Waits until the calls made before are done. An error when the call is aborted instead.
-  Result<Turn> enter();
+  /// Waits until the calls made before are done, or until a call lends its turn to one that reads. An error when the call
+  /// is aborted instead.
+  Result<Turn> enter(CallKind kind = CallKind::any);
   /// The same, but first aborts the calls that are waiting, giving them this reason.
   Result<Turn> enterInstead(const std::string& why);
   /// Aborts the waiting calls and all later ones, then waits until the running one is done. False where that is the
@@ -71,14 +88,18 @@ class CallQueue {
   struct Waiter {
     std::string aborted;  ///< why; "" while it waits
   };
-  void leave();
+  void leave(bool inLoan);
+  void lend();
+  void endLoan();
   void abortWaiting(const std::string& why);
-  Result<Turn> wait(std::unique_lock<std::mutex>& lock);
+  Result<Turn> wait(std::unique_lock<std::mutex>& lock, CallKind kind);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Waiter*> waiting_;
   bool busy_ = false;
+  bool lent_ = false;      ///< to calls that read, while busy
+  int inLoan_ = 0;         ///< such calls at work
   std::thread::id owner_;  ///< whose turn it is, while busy
   std::string closed_;     ///< why; "" while it is open
 };

@@ -21,8 +21,8 @@ struct ParamBuffer {
   std::shared_ptr<vulkan::Buffer> buffer;  ///< on a device: holds the parameter from `offset` bytes on
   int64_t offset = 0;
   std::shared_ptr<NdArray> array;  ///< on the interpreter, in place of a buffer
-  /// Held by whoever computes with the memory. Recursive, because a call of one session may read from another, as
-  /// writeTensors does.
+  /// Held by whoever computes with the memory. Recursive, because a learning rate's function, which runs in a call of one
+  /// session, may call another.
   std::shared_ptr<std::recursive_mutex> turn;
 };
 

@@ -181,8 +181,8 @@ class Session {
   CallResult<NamedArrays> downloadStates();
   /// Writes params or states from a source, piece by piece: all of them unless `partial`, sharded states from the whole.
   /// Reports progress if it takes long. After an error of the source some are written. The source is read inside this
-  /// call. It may be another session, `other.tensors(kind)`. If another thread calls that session meanwhile, and the two
-  /// share parameters or read each other, both calls may wait for ever: then take `other.copyTensors()` first.
+  /// call. It may be another session, `other.tensors(kind)`, also one that writes from this one meanwhile or shares its
+  /// memory: while a piece is read, other threads may read this session's tensors and use memory that it shares.
   CallResult<void> writeTensors(ItemKind kind, const TensorSource& source, UploadOptions options = {});
   /// Params or states, read from the device on demand by one call of the session for each piece. Sharded states are
   /// whole: reading them is collective, in the same order on all ranks. It must not outlive the session.
@@ -236,7 +236,7 @@ class Session {
  private:
   explicit Session(SessionOptions options);
   template <class T, class Body>
-  CallResult<T> serve(Body body);
+  CallResult<T> serve(Body body, CallKind kind = CallKind::any);
   Result<void> checkOutside() const;
   Result<void> openDevice();
   Result<void> fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate,

@@ -137,9 +137,9 @@ struct Session::Begun {
 
 /// Runs a call's body when its turn has come, with the memory it may touch locked.
 template <class T, class Body>
-CallResult<T> Session::serve(Body body) {
+CallResult<T> Session::serve(Body body, CallKind kind) {
   TG_CHECK(checkOutside());
-  auto turn = queue_.enter();
+  auto turn = queue_.enter(kind);
   if (!turn) return CallResult<T>::aborted(turn.takeError());
   auto memory = program_->lockMemory();
   return CallResult<T>(body());

@@ -138,19 +138,27 @@ CallResult<NamedArrays> Session::downloadStates() {
   return serve<NamedArrays>([&] { return download(ItemKind::state); });
 }
 CallResult<void> Session::writeTensors(ItemKind kind, const TensorSource& source, UploadOptions options) {
-  return serve<void>([&]() -> Result<void> {
-    TG_CHECK(checkUpload(*program_->module(), kind, source.tensors, options, /*wholes=*/true));
-    int64_t bytes = 0;
-    for (const auto& [name, type] : source.tensors) bytes += type.bytes();
-    Progress progress(options_.onDiagnostic,
-                      kind == ItemKind::param ? "loading parameters" : "loading states", bytes);
-    return eachPieceOf(source,
-                       [&](size_t tensor, int64_t first, std::span<const std::byte> piece) -> Result<void> {
-                         progress.add(static_cast<int64_t>(piece.size()));
-                         const Item* item = program_->module()->find(kind, source.tensors[tensor].first);
-                         return item ? writePiece(*item, first, piece) : Result<void>();
-                       });
-  });
+  TG_CHECK(checkOutside());
+  auto turn = queue_.enter();
+  if (!turn) return CallResult<void>::aborted(turn.takeError());
+  TG_CHECK(checkUpload(*program_->module(), kind, source.tensors, options, /*wholes=*/true));
+  int64_t bytes = 0;
+  for (const auto& [name, type] : source.tensors) bytes += type.bytes();
+  Progress progress(options_.onDiagnostic, kind == ItemKind::param ? "loading parameters" : "loading states",
+                    bytes);
+  // The source may wait for another session's call, and that for this one or for memory that the two share.
+  const TensorSource lending{source.tensors, [&](size_t tensor, int64_t first, std::span<std::byte> out) {
+                               const CallQueue::Loan loan(queue_);
+                               return source.piece(tensor, first, out);
+                             }};
+  return eachPieceOf(lending,
+                     [&](size_t tensor, int64_t first, std::span<const std::byte> piece) -> Result<void> {
+                       progress.add(static_cast<int64_t>(piece.size()));
+                       const Item* item = program_->module()->find(kind, source.tensors[tensor].first);
+                       if (!item) return {};
+                       const auto memory = program_->lockMemory();
+                       return writePiece(*item, first, piece);
+                     });
 }
 
 /// Of a sharded state, writes what lies in this rank's shard.
@@ -195,12 +203,14 @@ TensorSource Session::tensors(ItemKind kind) {
     for (const Item* item : own->all(kind)) source.tensors.emplace_back(item->name, wholeType(*item));
   source.read = [this, kind, all = source.tensors](size_t tensor, int64_t first,
                                                    std::span<std::byte> out) -> Result<void> {
-    auto read = serve<void>([&]() -> Result<void> {
-      const Item* item = program_->module()->find(kind, all[tensor].first);
-      if (!item || wholeType(*item) != all[tensor].second)
-        return fail(fmt::format("the session has another module, without @{}", all[tensor].first));
-      return readPiece(*item, first, out);
-    });
+    auto read = serve<void>(
+        [&]() -> Result<void> {
+          const Item* item = program_->module()->find(kind, all[tensor].first);
+          if (!item || wholeType(*item) != all[tensor].second)
+            return fail(fmt::format("the session has another module, without @{}", all[tensor].first));
+          return readPiece(*item, first, out);
+        },
+        CallKind::reads);
     return read ? Result<void>() : read.error();
   };
   return source;

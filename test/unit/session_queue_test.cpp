@@ -5,8 +5,10 @@
 #include <atomic>
 #include <chrono>
 #include <latch>
+#include <span>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 namespace tg {
 namespace {
@@ -150,6 +152,79 @@ TEST(SessionQueueTest, aCallMayReadFromASessionItSharesMemoryWith) {
   const NamedArrays before = *session->downloadParams();
   EXPECT_TRUE(reader->writeTensors(ItemKind::param, session->tensors(ItemKind::param)));
   EXPECT_TRUE(sameBits(*session->downloadParams(), before));
+}
+
+TEST(SessionQueueTest, twoSessionsMayWriteFromEachOther) {
+  auto one = onInterpreter(interpOptions(1)), other = onInterpreter(interpOptions(2));
+  const NamedArrays before = *one->downloadParams();
+  // Each call has begun before either reads.
+  std::latch begun(2);
+  auto writes = [&](Session& to, Session& from) {
+    TensorSource source = from.tensors(ItemKind::param);
+    source.read = [&, read = source.read, first = true](size_t tensor, int64_t at,
+                                                        std::span<std::byte> out) mutable {
+      if (std::exchange(first, false)) begun.arrive_and_wait();
+      return read(tensor, at, out);
+    };
+    auto written = to.writeTensors(ItemKind::param, source);
+    EXPECT_TRUE(written) << written.error().str();
+  };
+  std::thread back([&] { writes(*other, *one); });
+  writes(*one, *other);
+  back.join();
+  EXPECT_TRUE(one->step(trainInputs()));
+  EXPECT_TRUE(other->writeTensors(ItemKind::param, one->tensors(ItemKind::param)));
+  EXPECT_TRUE(sameBits(*one->downloadParams(), *other->downloadParams()));
+  EXPECT_FALSE(sameBits(*one->downloadParams(), before));
+}
+
+TEST(SessionQueueTest, aCallMayReadWhatWaitsForItsMemory) {
+  auto session = onInterpreter();
+  SessionOptions borrowing = interpOptions();
+  borrowing.trainPipeline = "";
+  borrowing.sharedParams = *session->params();
+  auto reader = onInterpreter(borrowing);
+  TensorSource source = session->tensors(ItemKind::param);
+  source.read = [&, read = source.read](size_t tensor, int64_t at, std::span<std::byte> out) {
+    std::thread([&] { EXPECT_TRUE(session->step(trainInputs())); }).join();
+    return read(tensor, at, out);
+  };
+  auto written = reader->writeTensors(ItemKind::param, source);
+  EXPECT_TRUE(written) << written.error().str();
+  EXPECT_EQ(session->steps(), 3);
+}
+
+TEST(SessionQueueTest, onlyReadersComeWhileASourceIsRead) {
+  auto session = onInterpreter();
+  TensorSource source = session->tensors(ItemKind::param);
+  std::thread steps;
+  source.read = [&, steps = &steps](size_t, int64_t, std::span<std::byte> out) -> Result<void> {
+    if (!steps->joinable()) {
+      *steps = std::thread([&] { EXPECT_TRUE(session->step(trainInputs())); });
+      waitFor([&] { return session->waitingCalls() == 1; });
+      std::thread([&] { EXPECT_TRUE(readAll(session->tensors(ItemKind::state))); }).join();
+    }
+    EXPECT_EQ(session->steps(), 0);
+    std::fill(out.begin(), out.end(), std::byte{0});
+    return {};
+  };
+  EXPECT_TRUE(session->writeTensors(ItemKind::param, source));
+  steps.join();
+  EXPECT_EQ(session->steps(), 1);
+}
+
+TEST(SessionQueueTest, aSourceThatThrowsLeavesTheSessionAtWork) {
+  auto session = onInterpreter();
+  TensorSource source = session->tensors(ItemKind::param);
+  source.read = [](size_t, int64_t, std::span<std::byte>) -> Result<void> {
+    throw std::runtime_error("no piece");
+  };
+  EXPECT_THROW((void)session->writeTensors(ItemKind::param, source), std::runtime_error);
+  source.read = {};
+  EXPECT_EQ(messageOf(session->writeTensors(ItemKind::param, source)),
+            "the source of @w1 has an empty function to read it");
+  EXPECT_EQ(messageOf(readAll(source)), "the source of @w1 has an empty function to read it");
+  EXPECT_TRUE(session->step(trainInputs()));
 }
 
 TEST(SessionQueueTest, aRateThatThrowsFailsItsStep) {
