@@ -190,7 +190,7 @@ class Session {
   /// A copy of params and states in further device memory. One thread may read it while other calls go on, also after
   /// the session's end. Errors: not enough memory, sharded states.
   CallResult<TensorsCopy> copyTensors();
-  /// The gradients of the last step; an error when there was none or the session does not keep them.
+  /// The gradients of the last step, in the order of the params; an error when there was none or the session does not keep them.
   CallResult<NamedArrays> downloadParamGrads();
   /// Where the params live, for `sharedParams` of other sessions.
   CallResult<ParamBuffers> params();

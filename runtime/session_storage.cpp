@@ -2,6 +2,8 @@
 // A session's parameters and states: their first values, and moving them to and from the host.
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <random>
 
 #include <fmt/format.h>
@@ -154,7 +156,9 @@ CallResult<void> Session::writeTensors(ItemKind kind, const TensorSource& source
   return eachPieceOf(lending,
                      [&](size_t tensor, int64_t first, std::span<const std::byte> piece) -> Result<void> {
                        progress.add(static_cast<int64_t>(piece.size()));
-                       const Item* item = program_->module()->find(kind, source.tensors[tensor].first);
+                       const auto& [name, type] = source.tensors[tensor];
+                       TG_CHECK(checkFlags("@" + name, type, piece, first));
+                       const Item* item = program_->module()->find(kind, name);
                        if (!item) return {};
                        const auto memory = program_->lockMemory();
                        return writePiece(*item, first, piece);
@@ -241,8 +245,16 @@ CallResult<ParamBuffers> Session::params() {
 CallResult<NamedArrays> Session::downloadParamGrads() {
   return serve<NamedArrays>([&]() -> Result<NamedArrays> {
     if (lastStep_.empty()) return fail("there are no gradients before the first step");
-    TG_TRY(NamedArrays grads, program_->runner().paramGrads(lastStep_));
-    if (!grads.empty()) return grads;
+    NamedArrays grads, ordered;
+    if (options_.keepGrads) {
+      TG_TRY(grads, program_->runner().paramGrads(lastStep_));
+    }
+    std::map<std::string, HostArray> byName(std::make_move_iterator(grads.begin()),
+                                            std::make_move_iterator(grads.end()));
+    for (const Item* param : program_->module()->all(ItemKind::param))
+      if (auto own = byName.find(param->name); own != byName.end())
+        ordered.emplace_back(param->name, std::move(own->second));
+    if (!ordered.empty()) return ordered;
     return fail(
         fmt::format("@{} keeps no gradients: make the session with keepGrads, of a module with tg.param_grad "
                     "(append-grad)",

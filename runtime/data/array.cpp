@@ -73,9 +73,22 @@ HostArray HostArray::zeros(const Type& type) {
 }
 
 Result<void> HostArray::checkBytes(std::string_view what) const {
-  if (bytes.size() == static_cast<size_t>(type().bytes())) return {};
+  if (bytes.size() == static_cast<size_t>(type().bytes())) return checkFlags(what, type(), bytes);
   return fail(fmt::format("{} of type {} takes {} bytes, and {} were given", what, type().str(),
                           type().bytes(), bytes.size()));
+}
+
+Result<void> checkFlags(std::string_view what, const Type& type, std::span<const std::byte> bytes,
+                        int64_t first) {
+  if (type.dtype != DType::i1) return {};
+  for (size_t at = 0; at < bytes.size(); at += sizeof(int32_t)) {
+    int32_t flag = 0;
+    std::memcpy(&flag, &bytes[at], sizeof(flag));
+    if (flag != 0 && flag != 1)
+      return fail(fmt::format("{} of type {} has elements of 0 and 1, and element {} is {}", what, type.str(),
+                              first + static_cast<int64_t>(at / sizeof(int32_t)), flag));
+  }
+  return {};
 }
 
 std::span<float> HostArray::f32() {

@@ -35,7 +35,7 @@ struct HostArray {
 
   Type type() const { return Type::tensor(dtype, shape); }
   int64_t elements() const { return shape.elements(); }
-  /// An error about `what` where `bytes` are not those of the type.
+  /// An error about `what` where `bytes` are not those of the type: not as many, or flags other than 0 and 1.
   Result<void> checkBytes(std::string_view what) const;
 
   /// The elements in place; the dtype must be f32.
@@ -51,6 +51,10 @@ struct HostArray {
   /// to their range, NaN as 0; i1 as value != 0.
   void set(int64_t index, double value);
 };
+
+/// An error about `what` where bytes of `type`, from its element `first` on, hold a flag (i1) other than 0 and 1.
+Result<void> checkFlags(std::string_view what, const Type& type, std::span<const std::byte> bytes,
+                        int64_t first = 0);
 
 /// The shape of extents that come from outside: an error for more than kMaxRank dimensions, a
 /// negative extent, or 2^48 elements and more.

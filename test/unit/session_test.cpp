@@ -110,6 +110,63 @@ TEST_F(SessionTest, gradientsMustBeKept) {
   EXPECT_NE(grads.error().message().find("keepGrads"), std::string::npos);
 }
 
+TEST_F(SessionTest, gradientsComeInTheModulesOrder) {
+  for (bool interp : {false, true}) {
+    SessionOptions given = options();
+    if (interp) given.device = "interp";
+    auto session = open(given);
+    lossAfter(*session, 1);
+    std::vector<std::string> names;
+    const NamedArrays grads = *session->downloadParamGrads();
+    for (const auto& [name, value] : grads) names.push_back(name);
+    EXPECT_EQ(names, session->paramNames());
+    given.keepGrads = false;
+    auto lean = open(given);
+    lossAfter(*lean, 1);
+    EXPECT_EQ(messageOf(lean->downloadParamGrads()).substr(0, 26), "@train keeps no gradients:") << interp;
+  }
+}
+
+// A flag is 0 or 1; a device and the interpreter would take other bytes to be different things.
+TEST_F(SessionTest, flagsAreZeroOrOne) {
+  const char* text = R"(
+module @flags {
+  state @kept : tensor<2xi1>
+  func @f(%m: tensor<3xi1>, %x: tensor<3xf32>) -> (r: tensor<3xf32>) {
+    %r = tg.select %m, %x, %x : tensor<3xf32>
+    return %r : tensor<3xf32>
+  }
+}
+)";
+  for (SessionOptions given : {options(), interpOptions()}) {
+    given.trainPipeline = "";
+    auto session = open(parsed(text), given);
+    HostArray flags = HostArray::zeros(DType::i1, {3});
+    flags.i32()[2] = 1;
+    const HostArray x = ramp({3}, 0, 1);
+    EXPECT_EQ(messageOf(session->run("f", {{"m", flags}, {"x", x}})), "no error");
+    for (int32_t wrong : {2, 255, -1}) {
+      flags.i32()[1] = wrong;
+      EXPECT_EQ(messageOf(session->run("f", {{"m", flags}, {"x", x}})),
+                "@f: input 'm' of type tensor<3xi1> has elements of 0 and 1, and element 1 is " +
+                    std::to_string(wrong));
+    }
+    HostArray kept = HostArray::zeros(DType::i1, {2});
+    kept.i32()[0] = 7;
+    const std::string refused = "@kept of type tensor<2xi1> has elements of 0 and 1, and element 0 is 7";
+    EXPECT_EQ(messageOf(session->uploadStates({{"kept", kept}})), refused);
+    const NamedArrays arrays{{"kept", kept}};
+    EXPECT_NE(messageOf(session->writeTensors(ItemKind::state, sourceOf(arrays))).find(refused.substr(1)),
+              std::string::npos);
+    TensorSource bytes = sourceOf(arrays);
+    bytes.read = [&](size_t, int64_t, std::span<std::byte> out) -> Result<void> {
+      std::copy_n(kept.bytes.begin(), out.size(), out.begin());
+      return {};
+    };
+    EXPECT_EQ(messageOf(session->writeTensors(ItemKind::state, bytes)), refused);
+  }
+}
+
 TEST_F(SessionTest, wrongInputsRunNothing) {
   auto session = open(options());
   NamedArrays before = *session->downloadParams();
