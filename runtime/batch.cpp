@@ -2,6 +2,10 @@
 #include "runtime/batch.h"
 
 #include <cstring>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -36,6 +40,16 @@ Result<int64_t> impliedSize(const Item& func, const Value& argument, int axis, H
 }
 
 }  // namespace
+
+Result<void> checkNames(const Item& func, const Inputs& inputs) {
+  std::vector<std::pair<std::string, Type>> arguments;
+  std::set<std::string> filledIn;
+  for (const auto& arg : func.body.args) {
+    arguments.emplace_back(arg->name, arg->type);
+    if (find(arg->attrs, "host")) filledIn.insert(arg->name);
+  }
+  return checkNames(func.name, arguments, inputs, filledIn);
+}
 
 Result<std::optional<int64_t>> batchOf(const Item& func, Inputs& inputs) {
   std::optional<int64_t> size;
@@ -77,6 +91,7 @@ Type withBatchOf(const Value& argument, const Shape& given) {
 }
 
 Result<Inputs> partOf(const Item& func, const Inputs& inputs, int64_t part, int64_t parts) {
+  TG_CHECK(checkNames(func, inputs));
   Inputs out;
   for (const auto& [name, whole] : inputs) {
     const Value* argument = func.arg(name);

@@ -10,6 +10,10 @@
 
 namespace tg {
 
+/// Refuses inputs of other names than those of the function's arguments, of which a session fills in host scalars. What
+/// is missing is told before anything about what is there.
+Result<void> checkNames(const Item& func, const Inputs& inputs);
+
 /// The size that the inputs imply for the function's batch arguments. Each of these may come in its shape,
 /// with any extent along its batch axis, or flat, as a whole number of rows; flat ones are given their shape.
 /// Nothing when the function has no batch argument, or when an input is missing or differs in more than the

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/list_text.h"
+
 namespace tg {
 
 const HostArray* RunOutputs::result(std::string_view name) const {
@@ -25,27 +27,31 @@ Result<void> checkBytes(std::string_view function, const std::string& name, cons
   return input.checkBytes(fmt::format("@{}: input '{}'", function, name));
 }
 
+Result<void> checkNames(std::string_view function, const std::vector<std::pair<std::string, Type>>& arguments,
+                        const Inputs& inputs, const std::set<std::string>& filledIn) {
+  std::set<std::string> known;
+  for (const auto& [name, type] : arguments) {
+    if (!inputs.contains(name) && !filledIn.contains(name))
+      return fail(fmt::format("@{}: input '{}' of type {} is missing", function, name, type.str()));
+    known.insert(name);
+  }
+  for (const auto& [name, array] : inputs)
+    if (!known.contains(name))
+      return fail(
+          fmt::format("@{} has no input '{}'; it has {}", function, name,
+                      known.empty() ? "none" : listText(arguments, &std::pair<std::string, Type>::first)));
+  return {};
+}
+
 Result<void> checkInputs(std::string_view function,
                          const std::vector<std::pair<std::string, Type>>& arguments, const Inputs& inputs) {
+  TG_CHECK(checkNames(function, arguments, inputs));
   for (const auto& [name, type] : arguments) {
-    auto given = inputs.find(name);
-    if (given == inputs.end())
-      return fail(fmt::format("@{}: input '{}' of type {} is missing", function, name, type.str()));
-    if (given->second.type() != type)
-      return fail(fmt::format("@{}: input '{}' is {}, but {} is expected", function, name,
-                              given->second.type().str(), type.str()));
-    TG_CHECK(checkBytes(function, name, given->second));
-  }
-  for (const auto& [name, array] : inputs) {
-    std::string known;
-    bool found = false;
-    for (const auto& [own, type] : arguments) {
-      found = found || own == name;
-      known += (known.empty() ? "" : ", ") + own;
-    }
-    if (!found)
-      return fail(
-          fmt::format("@{} has no input '{}'; it has {}", function, name, known.empty() ? "none" : known));
+    const HostArray& given = inputs.at(name);
+    if (given.type() != type)
+      return fail(fmt::format("@{}: input '{}' is {}, but {} is expected", function, name, given.type().str(),
+                              type.str()));
+    TG_CHECK(checkBytes(function, name, given));
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -121,6 +122,9 @@ Error noFunction(const std::string& key, const Map& functions) {
 
 /// Refuses an input whose bytes are not as many as its shape says.
 Result<void> checkBytes(std::string_view function, const std::string& name, const HostArray& input);
+/// Refuses inputs that lack one of `arguments` that is not `filledIn` by others, or have one that is none of them.
+Result<void> checkNames(std::string_view function, const std::vector<std::pair<std::string, Type>>& arguments,
+                        const Inputs& inputs, const std::set<std::string>& filledIn = {});
 /// Refuses inputs that are not exactly `arguments` (name and type of each), naming what differs.
 Result<void> checkInputs(std::string_view function,
                          const std::vector<std::pair<std::string, Type>>& arguments, const Inputs& inputs);

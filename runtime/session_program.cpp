@@ -325,6 +325,7 @@ Result<SessionProgram::Callable> SessionProgram::callable(const std::string& fun
                                                           const std::vector<std::string>& captures) {
   TG_TRY(const Item* func, this->function(function));
   const Source source = sources_.at(function);
+  TG_CHECK(checkNames(*func, inputs));
   TG_TRY(std::optional<int64_t> size, batchOf(*func, inputs));
   VariantId id{function, size && !hasBatch(*func, *size) ? *size : 0};
   auto found = variants_.find(id);

@@ -36,6 +36,25 @@ TEST_F(SessionTest, inputsChooseTheBatch) {
   }
 }
 
+// What is missing is named, whatever else does not fit without it.
+TEST_F(SessionTest, aMissingInputIsNamedFirst) {
+  auto session = open(batched(), interpOptions());
+  const std::string missing = "@train: input 'y' of type tensor<5x2xf32> is missing";
+  EXPECT_EQ(messageOf(session->step({{"x", ramp({7, 3}, 0, 1)}})), missing);
+  EXPECT_EQ(messageOf(session->step({{"x", ramp({4}, 0, 1)}})), missing);
+  EXPECT_EQ(messageOf(session->step({{"x", ramp({7, 3}, 0, 1)}, {"z", ramp({7, 2}, 0, 1)}})), missing);
+  EXPECT_EQ(messageOf(session->run("train", {{"x", ramp({7, 3}, 0, 1)}})), missing);
+  EXPECT_EQ(messageOf(session->moduleFor("train", {{"x", {7, 3}}})), missing);
+  auto unknown = rows(7);
+  unknown.emplace("z", ramp({7}, 0, 1));
+  EXPECT_EQ(messageOf(session->step(unknown)), "@train has no input 'z'; it has x, y, lr");
+  SessionOptions parts = interpOptions();
+  parts.parts = 2;
+  parts.trainPipeline = "append-grad{accumulate=2},append-adam{lr=0.01}";
+  auto split = open(batched(), parts);
+  EXPECT_EQ(messageOf(split->step({{"x", ramp({7, 3}, 0, 1)}})), missing);
+}
+
 // Running moments are the model's own updates: its train_pipeline still differentiates it, for any batch.
 TEST_F(SessionTest, updatesOfStatesAreNoGradients) {
   const std::string text = R"(
