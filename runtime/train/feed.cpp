@@ -22,9 +22,12 @@ class JoinedFeed : public Feed {
 
   Result<Inputs> batch(int64_t step) const override {
     if (!train_) return fail("there is no data for training");
+    if (step < 1) return fail(fmt::format("there is no batch of step {}; the first is 1", step));
     return train_->batch(step);
   }
-  std::string notFinite(int64_t step) const override { return train_ ? train_->notFinite(step) : ""; }
+  std::string notFinite(int64_t step) const override {
+    return train_ && step > 0 ? train_->notFinite(step) : "";
+  }
   int64_t itemsPerStep() const override { return main().itemsPerStep(); }
   std::string unit() const override { return main().unit(); }
   int64_t stepsPerEpoch() const override { return train_ ? train_->stepsPerEpoch() : 0; }

@@ -16,6 +16,7 @@ class RankFeed : public Feed {
         split_(split), source_(split > 1 ? clone(source) : nullptr) {}
 
   Result<Inputs> batch(int64_t step) const override {
+    if (step < 1) return whole_->batch(step);  // its error
     TG_TRY(Inputs inputs, whole_->batch(stepOfOne(step)));
     if (split_ == 1) return inputs;
     return partOf(*source_->func("train"), inputs, part_, split_);

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <thread>
+
+#include <fmt/format.h>
 
 #include "ir/parser.h"
 #include "runtime/train/feed.h"
@@ -174,6 +177,26 @@ TEST_F(FeedTest, StepsAreFunctionsOfSeedAndStep) {
   EXPECT_EQ(rowsOf((*plain)->batch(2)), (std::vector<int>{4, 5, 6, 7}));
   EXPECT_EQ(rowsOf((*plain)->batch(11)), (std::vector<int>{0, 1, 2, 3}));
   EXPECT_NE((*plain)->fingerprint(), (*one)->fingerprint());
+}
+
+TEST_F(FeedTest, StepsAreCountedFromOne) {
+  put("t.txt", "abcabcabcabcabcabcabcabcabc");
+  for (bool shuffle : {true, false}) {
+    FeedOptions options = rows(22);
+    options.shuffle = shuffle;
+    const auto columns = open(options);
+    options.train = "text:" + path("t.txt");
+    const auto text = open(options, "text");
+    for (const auto* feed : {&columns, &text}) {
+      ASSERT_OK(*feed);
+      for (int64_t step : {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
+        const auto batch = (**feed)->batch(step);
+        ASSERT_FALSE(batch) << step;
+        EXPECT_EQ(batch.error().message(), fmt::format("there is no batch of step {}; the first is 1", step));
+        EXPECT_EQ((**feed)->notFinite(step), "");
+      }
+    }
+  }
 }
 
 TEST_F(FeedTest, TheFingerprintSeesBytesAndSizes) {
