@@ -45,6 +45,21 @@ Result<void> Trainer::begin(const Inputs& inputs) {
   return {};
 }
 
+/// A step of the session is so many of the run that the run cannot end, or go on, between two of them.
+Result<void> Trainer::checkStride() const {
+  const int64_t stride = options_.stride;
+  if (stride < 1) return fail(fmt::format("stride = {} is no number of steps from 1 on", stride));
+  for (const auto& [what, steps] :
+       {std::pair("steps", options_.steps), std::pair("the state's step", state_.step)}) {
+    if (steps % stride == 0) continue;
+    const int64_t below = steps / stride * stride, above = below + stride;
+    return fail(fmt::format(
+        "{} = {} is no multiple of stride = {}, which each step of the session counts: {}", what, steps,
+        stride, below > 0 ? fmt::format("{} and {} are", below, above) : fmt::format("{} is", above)));
+  }
+  return {};
+}
+
 /// What is known before the first step.
 Result<void> Trainer::prepare() {
   scalesLoss_ = session_.module()->find(ItemKind::state, "loss_scale") != nullptr;
@@ -440,6 +455,7 @@ Result<TrainSummary> Trainer::run(TrainObserver& observer, TrainControl& control
   summary_.firstStep = state_.step;
   begun_ = state_.step;
   withoutUpdate_ = 0;
+  TG_CHECK(checkStride());
   if (session_.stepsInFlight()) return fail("the session has steps in flight; end them before it is trained");
   TG_CHECK(prepare());
   TG_CHECK(makeUp(observer, control));

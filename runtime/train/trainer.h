@@ -138,6 +138,7 @@ class Trainer {
     NamedArrays params, states;
   };
   Result<void> begin(const Inputs& inputs);
+  Result<void> checkStride() const;
   Result<void> prepare();
   Result<void> settle(size_t inFlight, TrainObserver& observer);
   Result<TrainEnd> loop(TrainObserver& observer, TrainControl& control);

@@ -174,6 +174,27 @@ TEST_F(TrainerTest, StepsFollowTheFormula) {
   EXPECT_NEAR(weight(), weightAfter(30), 1e-5);
 }
 
+TEST_F(TrainerTest, StepsAreWholeStridesOfTheSession) {
+  auto refused = [&](TrainerOptions options, int64_t from = 0) {
+    TrainState state;
+    state.step = from;
+    Trainer trainer(*session_, feed_, options, state);
+    auto summary = trainer.run(listener_, control_);
+    return summary ? "none" : summary.error().message();
+  };
+  EXPECT_EQ(refused({.steps = 7, .stride = 3}),
+            "steps = 7 is no multiple of stride = 3, which each step of the session counts: 6 and 9 are");
+  EXPECT_EQ(refused({.steps = 2, .stride = 3}),
+            "steps = 2 is no multiple of stride = 3, which each step of the session counts: 3 is");
+  EXPECT_EQ(refused({.steps = 9, .stride = 3}, 4), "the state's step = 4 is no multiple of stride = 3, which "
+                                                   "each step of the session counts: 3 and 6 are");
+  EXPECT_EQ(refused({.steps = 6, .stride = 0}), "stride = 0 is no number of steps from 1 on");
+  EXPECT_EQ(session_->steps(), 0) << "nothing has run";
+  EXPECT_TRUE(listener_.losses.empty());
+  EXPECT_EQ(train({.steps = 9, .stride = 3}).step, 9);
+  EXPECT_EQ(session_->steps(), 3);
+}
+
 TEST_F(TrainerTest, EvaluatesEveryFewStepsAndAtTheEnd) {
   train({.steps = 7, .evalEvery = 3});
   EXPECT_EQ(listener_.heard, (Heard{"eval 3 best", "eval 6", "eval 7", "save 7"}));
