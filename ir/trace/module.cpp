@@ -108,6 +108,15 @@ void Module::adopt(const Key& name, const std::shared_ptr<ModuleNode>& module) {
     node_->members.push_back({name.text, nullptr, module});
 }
 
+bool Module::mayMake(const Key& name, int64_t count, bool empty) {
+  if (count >= 0 && !empty) return true;
+  declarationError(*node_,
+                   failAt(locOf(name.site),
+                          empty ? fmt::format("the modules of '{}' are made by an empty function", name.text)
+                                : fmt::format("'{}' is a list of {} modules", name.text, count)));
+  return false;
+}
+
 void Module::adoptOnce(const Key& name, const std::shared_ptr<ModuleNode>& module) {
   auto same = std::find_if(node_->members.begin(), node_->members.end(),
                            [&](const auto& member) { return member.module == module; });

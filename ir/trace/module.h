@@ -69,6 +69,9 @@ class Param {
  public:
   /// A parameter that no module declared; reading it is an error.
   Param() = default;
+  /// Moving copies the handle.
+  Param(const Param&) = default;
+  Param& operator=(const Param&) = default;
   const Shape& shape() const;
   DType dtype() const;
   const std::shared_ptr<const ParamNode>& node() const { return node_; }
@@ -94,6 +97,9 @@ class Param {
 class Module {
  public:
   Module();
+  /// Moving copies the handle.
+  Module(const Module&) = default;
+  Module& operator=(const Module&) = default;
   const std::shared_ptr<ModuleNode>& node() const { return node_; }
 
  protected:
@@ -120,11 +126,22 @@ class Module {
   template <class Make>
   auto children(const Key& name, int64_t count, Make make) {
     std::vector<decltype(make(int64_t{0}))> modules;
-    for (int64_t i = 0; i < count; ++i) modules.push_back(make(i));
+    if (mayMake(name, count, isEmpty(make)))
+      for (int64_t i = 0; i < count; ++i) modules.push_back(make(i));
     return children(name, std::move(modules));
   }
 
  private:
+  template <class Make>
+  static bool isEmpty(const Make&) {
+    return false;
+  }
+  template <class M>
+  static bool isEmpty(const std::function<M(int64_t)>& make) {
+    return !make;
+  }
+  /// Whether a list of so many modules can be made; else its error is kept.
+  bool mayMake(const Key& name, int64_t count, bool empty);
   void adopt(const Key& name, const std::shared_ptr<ModuleNode>& module);
   /// The same for a module that may be no member yet.
   void adoptOnce(const Key& name, const std::shared_ptr<ModuleNode>& module);

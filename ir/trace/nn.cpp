@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/trace/nn.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <tuple>
 #include <vector>
@@ -77,6 +79,13 @@ Tensor BatchNorm::operator()(const Arg& x, bool trains) const {
   CallSite here(x.site());
   if (!x.tensor().valid()) return x.tensor();
   if (x.rank() < 2) return Recorder::fail(x.site(), "BatchNorm: the operand needs rank 2 or more");
+  if (x.shape()[1] != gain.shape()[0])
+    return Recorder::fail(x.site(), fmt::format("BatchNorm: {} has {} channels along axis 1, not {}",
+                                                Type::tensor(x.tensor().dtype(), x.shape()).str(),
+                                                x.shape()[1], gain.shape()[0]));
+  if (!(options_.momentum >= 0 && options_.momentum <= 1))
+    return Recorder::fail(x.site(),
+                          fmt::format("BatchNorm: momentum is from 0 to 1, not {}", options_.momentum));
   if (auto refused = refusedEps("BatchNorm", x, options_.eps)) return *refused;
   std::vector<int64_t> channels(static_cast<size_t>(x.rank()) - 1, 1);
   channels.front() = gain.shape()[0];

@@ -74,7 +74,8 @@ Tensor stack(const Args& xs, int axis) {
 }
 
 std::vector<Tensor> split(const Arg& x, int64_t sections, int axis) {
-  int count = static_cast<int>(std::clamp<int64_t>(sections, 1, kMaxElements));
+  constexpr int64_t kMostSections = 1 << 16;  // that are given as invalid tensors
+  int count = static_cast<int>(std::clamp<int64_t>(sections, 1, kMostSections));
   return makeAll(Opcode::split, {x},
                  {{"axis", Attr::of(fromFront(axis, x.rank()))}, {"sections", Attr::of(sections)}}, count);
 }

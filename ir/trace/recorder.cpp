@@ -321,7 +321,7 @@ Tensor Recorder::argument(const Key& name, const Dims& shape, DType dtype, int b
                                   : fmt::format("@{} has two inputs named '{}'", func_.name, name.text))
                       .note(own.loc, "it was declared here"));
   }
-  if (batch >= type->rank())
+  if (batch < -1 || batch >= type->rank())
     return reject(failAt(
         loc, fmt::format("input '{}': the batch axis {} is none of {}", name.text, batch, type->str())));
   if (batch >= 0 && !dims.empty())

@@ -112,6 +112,75 @@ TEST(TraceErrors, NoOpCrashes) {
       }
 }
 
+TEST(TraceErrors, AModuleThatWasMovedIsStillTheSame) {
+  struct Model : Module {
+    Linear a = child("a", Linear(4, 4));
+    Linear b = Linear(4, 4), moved = std::move(b);
+    Linear c = child("c", b);
+  } model;
+  Model* from = &model;
+  Model other = std::move(*from);
+  for (const Model* each : {&model, &other}) {
+    auto module = traced(
+        trace(*each, {{"f", {{"x", {2, 4}}}, [&](const Inputs& in) { return each->c(each->a(in["x"])); }}}));
+    ASSERT_TRUE(module);
+    EXPECT_TRUE(module->storage("a.w"));
+    EXPECT_TRUE(module->storage("c.b"));
+  }
+}
+
+TEST(TraceErrors, ListsOfModules) {
+  using Make = std::function<Linear(int64_t)>;
+  struct Lists : Module {
+    std::vector<Linear> few = children("few", -1, [](int64_t) { return Linear(2, 2); });
+    std::vector<Linear> unmade = children("unmade", 2, Make());
+    std::vector<Linear> none = children("none", 0, [](int64_t) { return Linear(2, 2); });
+  } model;
+  auto result = trace(model, {{"f", {{"x", {2}}}, [](const Inputs& in) { return in["x"]; }}});
+  ASSERT_FALSE(result);
+  std::vector<std::string> messages;
+  for (const auto& each : result.error().diagnostics()) messages.push_back(each.message);
+  EXPECT_EQ(messages, (std::vector<std::string>{"'few' is a list of -1 modules",
+                                                "the modules of 'unmade' are made by an empty function"}));
+}
+
+TEST(TraceErrors, MoreSectionsThanThereCanBe) {
+  for (int64_t sections : {int64_t{5}, int64_t{1} << 30, std::numeric_limits<int64_t>::max()})
+    EXPECT_EQ(messageOf([&] { return split(x(), sections, 1)[0]; }).substr(0, 21), "tg.split [split.c3]: ");
+}
+
+TEST(TraceErrors, ABatchAxisIsAnAxis) {
+  struct Empty : Module {
+  } model;
+  for (int axis : {-7, -2, 1}) {
+    const int line = __LINE__ + 2;
+    auto result =
+        trace(model, {{"f", {{"x", {4}, DType::f32, axis}}, [](const Inputs& in) { return in["x"]; }}});
+    EXPECT_EQ(onlyError(result),
+              at(line, "input 'x': the batch axis " + std::to_string(axis) + " is none of tensor<4xf32>"));
+  }
+}
+
+TEST(TraceErrors, BatchNormOfOtherChannels) {
+  const Dims four{2, 3, 4, 4};
+  auto error = [&](int64_t channels, const BatchNormOptions& options) {
+    struct Model : Module {
+      Model(int64_t channels, const BatchNormOptions& options)
+          : norm(child("norm", BatchNorm(channels, options))) {}
+      BatchNorm norm;
+    } model(channels, options);
+    const std::string all = onlyError(trace(model, {{"f", {{"x", four}}, [&](const Inputs& in) {
+                                                       return model.norm(in["x"], /*trains=*/true);
+                                                     }}}));
+    return all.substr(all.find(' ') + 1);
+  };
+  EXPECT_EQ(error(3, {}), "error");
+  EXPECT_EQ(error(5, {}), "BatchNorm: tensor<2x3x4x4xf32> has 3 channels along axis 1, not 5");
+  EXPECT_EQ(error(3, {.eps = -1}), "BatchNorm: eps is 0 or more and finite, not -1");
+  EXPECT_EQ(error(3, {.momentum = 1.5}), "BatchNorm: momentum is from 0 to 1, not 1.5");
+  EXPECT_EQ(error(3, {.momentum = kNan}), "BatchNorm: momentum is from 0 to 1, not nan");
+}
+
 TEST(TraceErrors, EmptyFunctions) {
   struct Empty : Module {
   } model;
