@@ -125,7 +125,10 @@ Result<void> checkBytes(std::string_view function, const std::string& name, cons
 /// Refuses inputs that lack one of `arguments` that is not `filledIn` by others, or have one that is none of them.
 Result<void> checkNames(std::string_view function, const std::vector<std::pair<std::string, Type>>& arguments,
                         const Inputs& inputs, const std::set<std::string>& filledIn = {});
-/// Refuses inputs that are not exactly `arguments` (name and type of each), naming what differs.
+/// Refuses inputs that are not exactly `arguments` (name and type of each), naming what differs. Looks at no bytes.
+Result<void> checkTypes(std::string_view function, const std::vector<std::pair<std::string, Type>>& arguments,
+                        const Inputs& inputs);
+/// The same, and refuses bytes that are not those of the type.
 Result<void> checkInputs(std::string_view function,
                          const std::vector<std::pair<std::string, Type>>& arguments, const Inputs& inputs);
 

@@ -186,6 +186,11 @@ TEST_F(SessionTest, moduleForShapes) {
   EXPECT_EQ(*session->moduleFor("train", {{"x", {5, 3}}, {"y", {5, 2}}}), session->module());
   EXPECT_FALSE(session->moduleFor("train", {{"x", {7, 3}}, {"y", {6, 2}}}));
   EXPECT_FALSE(session->moduleFor("train", {{"x", {7, 3}}}));
+  // Shapes alone take no memory.
+  const int64_t many = int64_t{1} << 38;
+  EXPECT_EQ(messageOf(session->moduleFor("train", {{"x", {many, 4}}, {"y", {many, 2}}})),
+            "@train: input 'x' is tensor<274877906944x4xf32>, but tensor<5x3xf32> is expected");
+  EXPECT_FALSE(session->moduleFor("train", {{"x", {-3, 3}}, {"y", {-3, 2}}}));
   EXPECT_FALSE(session->moduleFor("train", {{"x", {7, 3}}, {"y", {7, 2}}, {"z", {1}}}));
 }
 
