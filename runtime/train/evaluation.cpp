@@ -8,11 +8,14 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 namespace tg {
 
 namespace {
 
 Result<int64_t> batchesOf(const Feed& feed, int64_t batches) {
+  if (batches < 0) return fail(fmt::format("an evaluation of {} batches", batches));
   const int64_t all = feed.evalBatches();
   if (const int64_t count = batches ? std::min(batches, all) : all) return count;
   return fail("there is no batch to evaluate on");
@@ -23,6 +26,8 @@ Result<double> lossOf(Session& session, const Feed& feed, int64_t batch, bool& s
   sessionFailed = true;
   TG_TRY(CallOutputs out, session.run("eval", inputs));
   sessionFailed = false;
+  if (out.results.empty() || out.results.front().second.elements() != 1)
+    return fail("@eval gives no loss, which is its first result, of one element");
   return out.results.front().second.at(0);
 }
 
@@ -56,7 +61,8 @@ Result<std::optional<double>> evaluateLoss(Session& session, const Feed& feed, i
 Result<double> evaluateTogether(Session& session, const Feed& feed, int64_t batches, bool& sessionFailed,
                                 collective::Engine& ranks) {
   TG_TRY(const int64_t count, batchesOf(feed, batches));
-  const Item* func = session.module()->func("eval");
+  const auto module = session.module();
+  const Item* func = module ? module->func("eval") : nullptr;
   const bool all = func && drawsRandom(*func);
   const int64_t each = all ? 1 : ranks.ranks();
   std::vector<double> losses;

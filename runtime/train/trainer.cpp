@@ -62,8 +62,10 @@ Result<void> Trainer::checkStride() const {
 
 /// What is known before the first step.
 Result<void> Trainer::prepare() {
-  scalesLoss_ = session_.module()->find(ItemKind::state, "loss_scale") != nullptr;
-  for (const Item* state : session_.module()->all(ItemKind::state))
+  const auto module = session_.module();
+  if (!module) return fail("the session is closed");
+  scalesLoss_ = module->find(ItemKind::state, "loss_scale") != nullptr;
+  for (const Item* state : module->all(ItemKind::state))
     together_ = together_ || (options_.ranks && wholeOf(*state));
   if (state_.bestValLoss && !std::isfinite(*state_.bestValLoss)) state_.bestValLoss.reset();
   const TensorSource params = session_.tensors(ItemKind::param);
@@ -261,10 +263,11 @@ Result<void> Trainer::saveSoon(TrainObserver& observer, TrainControl& control) {
 
 /// Params and states in memory of their own, where there is so much to write that a copy is worth it, and room.
 std::optional<TensorsCopy> Trainer::copyToSave(TrainObserver& observer) {
-  if (together_) return {};
+  const auto module = session_.module();
+  if (together_ || !module) return {};
   int64_t bytes = 0;
   for (ItemKind kind : {ItemKind::param, ItemKind::state})
-    for (const Item* item : session_.module()->all(kind)) bytes += item->type.bytes();
+    for (const Item* item : module->all(kind)) bytes += item->type.bytes();
   if (bytes < options_.backgroundBytes) return {};
   auto none = [&](const std::string& why) {
     if (!std::exchange(toldWhy_, true))
