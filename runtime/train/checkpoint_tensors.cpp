@@ -99,9 +99,9 @@ TensorSource TensorHash::hashed(TensorSource source) {
   state_->add(&count, sizeof(count));
   TensorSource out;
   out.tensors = source.tensors;
-  out.read = [state = state_.get(), read = std::move(source.read)](
-                 size_t tensor, int64_t first, std::span<std::byte> piece) -> Result<void> {
-    TG_CHECK(read(tensor, first, piece));
+  out.read = [state = state_.get(), source = std::move(source)](size_t tensor, int64_t first,
+                                                                std::span<std::byte> piece) -> Result<void> {
+    TG_CHECK(source.piece(tensor, first, piece));
     state->begin(tensor + 1);
     state->add(piece.data(), piece.size());
     return {};

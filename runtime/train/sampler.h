@@ -32,7 +32,7 @@ class Sampler {
   Sampler(Session& session, const Item& predict, const Vocabulary& vocabulary, SampleOptions options);
 
   /// Gives `sink` the text of each token that follows the prompt until it says false. Errors: an empty
-  /// prompt, a byte of it that the vocabulary lacks, the device's.
+  /// prompt or sink, a byte of the prompt that the vocabulary lacks, a temperature that is no number, the device's.
   Result<void> run(const std::function<bool(const std::string&)>& sink);
 
   const SampleOptions& options() const { return options_; }

@@ -110,6 +110,16 @@ TEST_F(Checkpoints, ComeBackAsSaved) {
   EXPECT_EQ(model->metadata.at("tensorgrad.vocabulary"), "ab\\n");
 }
 
+TEST_F(Checkpoints, ASourceWithoutAFunctionIsNotSaved) {
+  TensorSource unread;
+  unread.tensors.emplace_back("w", Type::tensor(DType::f32, {2}));
+  auto saved = saveCheckpoint(run_, {}, unread, {});
+  ASSERT_FALSE(saved);
+  EXPECT_NE(saved.error().message().find("the source of @w has an empty function to read it"),
+            std::string::npos)
+      << saved.error().message();
+}
+
 TEST_F(Checkpoints, StateHashTellsNamesTypesAndPlaces) {
   const HostArray one = arrayOf(DType::f32, {2}, {0, 0}), other = arrayOf(DType::i32, {2}, {0, 0}),
                   turned = arrayOf(DType::f32, {2, 1}, {0, 0});

@@ -1,14 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program may ask of the trainer and an evaluation, and is refused.
+// What a program may ask of the trainer, an evaluation and a sampler, and is refused.
+#include <cmath>
 #include <string>
 
 #include "ir/parser.h"
 #include "runtime/train/evaluation.h"
+#include "runtime/train/sampler.h"
 #include "runtime/train/trainer.h"
 #include "test/unit/data_test_support.h"
 
 namespace tg {
 namespace {
+
+constexpr const char* kLanguage = R"(
+module @m {
+  param @w : tensor<4x4xf32>
+  func @predict(%t: tensor<1x5xi32>) -> (logits: tensor<1x5x4xf32>) {
+    %w = tg.param @w : tensor<4x4xf32>
+    %e = tg.embedding %w, %t : tensor<1x5x4xf32>
+    return %e : tensor<1x5x4xf32>
+  }
+}
+)";
+
+TEST(Sampler, RefusesWhatItCannotDrawBy) {
+  SessionOptions options;
+  options.device = "interp";
+  options.seed = 1;
+  auto module = parse(kLanguage, "m.tgir");
+  ASSERT_OK(module);
+  auto session = Session::create(std::move(*module), options);
+  ASSERT_OK(session);
+  auto predict = predictor(*(*session)->module());
+  ASSERT_OK(predict);
+  const Vocabulary letters = Vocabulary::ofText("abcd");
+  std::string text;
+  auto sample = [&](SampleOptions wanted, const std::function<bool(const std::string&)>& sink) {
+    wanted.prompt = "ab";
+    wanted.tokens = 3;
+    auto done = Sampler(**session, **predict, letters, wanted).run(sink);
+    return done ? "none" : done.error().message();
+  };
+  auto keep = [&](const std::string& token) {
+    text += token;
+    return true;
+  };
+  EXPECT_EQ(sample({}, keep), "none");
+  EXPECT_EQ(text.size(), 3u);
+  EXPECT_EQ(sample({}, {}), "the text that is sampled goes to an empty function");
+  EXPECT_EQ(sample({.temperature = NAN}, keep), "the temperature is nan");
+  EXPECT_EQ(text.size(), 3u);
+}
 
 constexpr const char* kEvaluated = R"(
 module @m {
