@@ -10,7 +10,9 @@ namespace tg {
 
 namespace {
 
+/// A name that a text can hold, where true, false, inf and nan are values.
 bool isDimName(std::string_view text) {
+  if (text == "true" || text == "false" || text == "inf" || text == "nan") return false;
   auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   return !text.empty() && letter(text.front()) &&
          std::all_of(text.begin(), text.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/lexer.h"
 
+#include <algorithm>
 #include <cctype>
 
 namespace tg {
@@ -8,6 +9,9 @@ namespace tg {
 static bool isDigit(char c) { return c >= '0' && c <= '9'; }
 static bool isWordStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool isWordChar(char c) { return isWordStart(c) || isDigit(c) || c == '.' || c == '$'; }
+bool isWord(std::string_view text) {
+  return !text.empty() && isWordStart(text.front()) && std::all_of(text.begin(), text.end(), isWordChar);
+}
 static bool isBlank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 Lexer::Lexer(std::shared_ptr<const SourceFile> file) : file_(std::move(file)), text_(file_->text) {

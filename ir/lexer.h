@@ -11,6 +11,8 @@ namespace tg {
 
 /// Letters, digits and `_ . $`: what names are made of.
 bool isWordChar(char c);
+/// Whether it is one word: these characters, the first no digit and none of `. $`.
+bool isWord(std::string_view text);
 
 struct Token {
   enum class Kind : uint8_t { word, value, symbol, number, string, punct, arrow, end, bad };

@@ -347,7 +347,7 @@ Result<void> StructureVerifier::run() {
                                            visible ? why : "reads a value that is no parameter"));
   }
   for (const NamedType& result : item_.results)
-    if (std::string why = wrongType(result.type); !why.empty() || !isSymbolName(result.name))
+    if (std::string why = wrongType(result.type); !why.empty() || !isWord(result.name))
       return failAt(item_.loc, fmt::format("{} [op.type]: result '{}' {}", owner, result.name,
                                            why.empty() ? "has no name a text can spell" : why));
   return block(item_.body, 0);

@@ -13,6 +13,7 @@
 
 #include "ir/dims.h"
 #include "ir/infer.h"
+#include "ir/lexer.h"
 #include "ir/verify_structure.h"
 
 namespace tg::nn {
@@ -471,7 +472,7 @@ void Recorder::finish(const std::vector<std::pair<std::string, Tensor>>& results
     }
     bool twice = std::any_of(func_.results.begin(), func_.results.end(),
                              [&name = name](const NamedType& other) { return other.name == name; });
-    if (twice || !isName(name))
+    if (twice || !isWord(name))
       reject(failAt(loc, twice ? fmt::format("@{} has two results named '{}'", func_.name, name)
                                : fmt::format("'{}' is no name of a result", name)));
     operands.push_back(Operand::of(*value));

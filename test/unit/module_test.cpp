@@ -219,6 +219,31 @@ TEST(Verify, ANameThatNoTextCanSpellIsRefused) {
   }
 }
 
+TEST(Verify, AResultsNameIsAWord) {
+  for (const std::string name : {"0", "1x", ".a", "$", "a b", ""}) {
+    auto module =
+        parse("module @m { func @f(%x: tensor<f32>) -> (r: tensor<f32>) { return %x : tensor<f32> } }", "m");
+    ASSERT_TRUE(module) << module.error().str();
+    (*module)->func("f")->results[0].name = name;
+    auto checked = verify(**module);
+    ASSERT_FALSE(checked) << name;
+    EXPECT_EQ(checked.error().message(),
+              fmt::format("func @f [op.type]: result '{}' has no name a text can spell", name));
+  }
+}
+
+TEST(Verify, TheNameOfAnAxisIsNoValue) {
+  for (const std::string name : {"true", "false", "inf", "nan"}) {
+    auto module = parse("module @m { param @p : tensor<2xf32> {dims = [a]} }", "m");
+    ASSERT_TRUE(module) << module.error().str();
+    (*module)->storage("p")->attrs[0].value = Attr::array({Attr::word(name)});
+    auto checked = verify(**module);
+    ASSERT_FALSE(checked) << name;
+    EXPECT_EQ(checked.error().message(),
+              fmt::format("@p: attribute 'dims' holds names of letters, digits and '_', not {}", name));
+  }
+}
+
 /// The names of the values that a kernel's ops give, in text order, after what nobody reads is gone but for
 /// the ops up to the one of %last and the value %kept; "" names none.
 Names leftUnread(std::string_view last, std::string_view kept) {

@@ -149,6 +149,18 @@ TEST(TraceErrors, MoreSectionsThanThereCanBe) {
     EXPECT_EQ(messageOf([&] { return split(x(), sections, 1)[0]; }).substr(0, 21), "tg.split [split.c3]: ");
 }
 
+TEST(TraceErrors, AResultsNameIsAWord) {
+  for (const std::string name : {"0", "1.5", "$", ".", "", "a b"}) {
+    const int line = __LINE__ + 1;
+    auto result = trace([&] { return Outputs{{name, x()}}; });
+    EXPECT_EQ(onlyError(result), at(line, "'" + name + "' is no name of a result"));
+  }
+  EXPECT_TRUE(traced(trace([] {
+    Tensor y = x();
+    return Outputs{{"a.b", y}, {"_", y + 1}};
+  })));
+}
+
 TEST(TraceErrors, ABatchAxisIsAnAxis) {
   struct Empty : Module {
   } model;
