@@ -232,7 +232,8 @@ Result<Target> targetFromJson(std::string_view text, std::string_view file) {
   }
   if (isLimit(target.alignment) && isLimit(target.storageRange) && !json.contains("allocation"))
     defaultAllocation(target);
-  TG_CHECK(checkMembers(target));
+  if (auto good = checkMembers(target); !good)
+    return fail(fmt::format("{}: {}", file, good.error().message()));
   return target;
 }
 
