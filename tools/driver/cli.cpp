@@ -243,7 +243,7 @@ Result<void> CommandLine::checkNames() {
 ParsedCommand CommandLine::parse(int argc, char** argv) {
   auto wrong = [&](std::string_view why) {
     fmt::print(stderr, "{}: error: {}\n", command_.tool, why);
-    return ParsedCommand{2, {}};
+    return ParsedCommand{exitUsage, {}};
   };
   std::vector<std::string> args;
   bool flags = true;
@@ -259,7 +259,7 @@ ParsedCommand CommandLine::parse(int argc, char** argv) {
     app_.parse(std::move(args));
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", helpOf(app_));
-    return {0, {}};
+    return {exitOk, {}};
   } catch (const CLI::ParseError& error) {
     return wrong(error.what() + seeHelp());
   }
@@ -267,15 +267,15 @@ ParsedCommand CommandLine::parse(int argc, char** argv) {
     const PassInfo* pass = findPass(helpPass_);
     if (!pass) return wrong(fmt::format("no pass is named '{}'; see --list-passes", helpPass_));
     fmt::print("{}", passHelp(*pass));
-    return {0, {}};
+    return {exitOk, {}};
   }
-  if (answered()) return {0, {}};
+  if (answered()) return {exitOk, {}};
   if (auto collected = collectPasses(); !collected) {
     const Error& error = collected.error();
     bool located = placeOf(error.diagnostics().front().loc) != nullptr;
     if (!located) return wrong(error.message());
     fmt::print(stderr, "{}", error.str());
-    return {2, {}};
+    return {exitUsage, {}};
   }
   if (auto checked = checkNames(); !checked) return wrong(checked.error().message());
   return {std::nullopt, std::move(command_)};
@@ -334,7 +334,7 @@ ParsedCommand parseCommand(int argc, char** argv, const PassInfo* only) {
   // First of all, since their passes are flags.
   if (auto loaded = only ? Result<void>() : loadPassPlugins(args); !loaded) {
     fmt::print(stderr, "tg-opt: {}", loaded.error().str());
-    return {2, {}};
+    return {exitUsage, {}};
   }
   return CommandLine(only).parse(argc, argv);
 }

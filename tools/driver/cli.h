@@ -57,8 +57,19 @@ std::vector<std::string> withoutShortEquals(std::vector<std::string> args);
 /// and is no option of the app; nothing when there is none.
 std::optional<std::string> unknownFlag(const CLI::App& app, const std::vector<std::string>& args);
 
+/// A target as options name it: a shipped name, JSON, or a JSON file.
+Result<Target> readTarget(const std::string& text);
+/// Whether the text names a file.
+bool isTargetFile(std::string_view text);
+/// What to exit with where `readTarget` fails: a name is the command line's, a file the input's.
+int targetCode(std::string_view text);
+
+/// The first thing that is wrong with the text of --pipeline: its passes, their options, or a target by a name that is
+/// none.
+Result<void> checkPipeline(const std::string& text);
+
 /// Replaces every `target` of the pipeline that is not a shipped name: a JSON file by its content,
-/// `auto` by the device's data, so that passes read no files and no devices.
-Result<void> resolveTargets(Command& command, const OptHooks& hooks);
+/// `auto` by the device's data, so that passes read no files and no devices. 0, or an exit code after printing why.
+int resolveTargets(Command& command, const OptHooks& hooks);
 
 }  // namespace tg

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of tg-opt and of the pass tools as a library: mains only name what they link.
 //
-// Exit codes: 0 ok, 1 a diagnosed failure in the input, 2 a command line that makes no sense.
 // IR goes to standard output, everything else to standard error.
 #pragma once
 
@@ -11,6 +10,10 @@
 #include "ir/target.h"
 
 namespace tg {
+
+/// What the tools exit with (docs/tools.md): a diagnosed failure in what is read, a command line that makes no sense,
+/// numbers that are wrong, no device or one that failed.
+enum ExitCode : int { exitOk = 0, exitInput = 1, exitUsage = 2, exitNumeric = 3, exitDevice = 4 };
 
 /// What a program that links more than passes can add.
 struct OptHooks {

@@ -161,7 +161,7 @@ int Invocation::run() {
   auto text = readInput(command_.input);
   if (!text) {
     fmt::print(stderr, "{}: {}", command_.tool, text.error().str());
-    return 1;
+    return exitInput;
   }
   fileName_ = command_.input == "-" ? "<stdin>" : command_.input;
   reproducer_ = reproducerPath(command_, *text);
@@ -178,12 +178,12 @@ int Invocation::run() {
     first = first && output_.size() == before;
   }
   if (command_.timing) fmt::print(stderr, "{}", timing_.table());
-  if (!good) return 1;
+  if (!good) return exitInput;
   if (auto written = writeOutput(command_.output, output_); !written) {
     fmt::print(stderr, "{}: {}", command_.tool, written.error().str());
-    return 1;
+    return exitInput;
   }
-  return 0;
+  return exitOk;
 }
 
 /// Whether what is written takes the place of nothing that is read, besides the module itself, and of text alone.
@@ -209,12 +209,9 @@ int runCommand(ParsedCommand parsed, const OptHooks& hooks) {
   if (parsed.exit) return *parsed.exit;
   if (auto good = checkOutputs(parsed.command); !good) {
     fmt::print(stderr, "{}: {}", parsed.command.tool, good.error().str());
-    return 2;
+    return exitUsage;
   }
-  if (auto resolved = resolveTargets(parsed.command, hooks); !resolved) {
-    fmt::print(stderr, "{}: {}", parsed.command.tool, resolved.error().str());
-    return 2;
-  }
+  if (int code = resolveTargets(parsed.command, hooks)) return code;
   return Invocation(std::move(parsed.command)).run();
 }
 
@@ -228,7 +225,7 @@ int passToolMain(int argc, char** argv, const char* passName, const OptHooks& ho
   const PassInfo* pass = findPass(passName);
   if (!pass) {
     fmt::print(stderr, "no pass is named '{}'\n", passName);
-    return 2;
+    return exitUsage;
   }
   return runTool(pass->tool, [&] { return runCommand(parseCommand(argc, argv, pass), hooks); });
 }

@@ -11,6 +11,7 @@
 #include "runtime/compile.h"
 #include "runtime/matrix_units.h"
 #include "runtime/vulkan/device.h"
+#include "tools/driver/cli.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
 #include "tools/driver/train_open.h"
@@ -118,8 +119,8 @@ struct Doctor : Verb {
 
   Result<Patient> patient() const {
     if (target.empty()) return patientOfDevice(device.empty() ? "auto" : device);
-    if (target.find('/') == std::string::npos && !target.ends_with(".json")) {
-      TG_TRY(Target named, targetByName(target));
+    if (!isTargetFile(target)) {
+      TG_TRY(Target named, readTarget(target));
       return Patient{named, {}, named.name, {}};
     }
     TG_TRY(std::string json, readInput(target));
@@ -128,7 +129,7 @@ struct Doctor : Verb {
 
   int run(CLI::App& app, const Arguments&) override {
     auto against = patient();
-    if (!against) return report(app, target.empty() ? exitDevice : exitUsage, against.error());
+    if (!against) return report(app, target.empty() ? exitDevice : targetCode(target), against.error());
     ModelFlags model;
     model.file = file;
     model.pipeline = pipeline;

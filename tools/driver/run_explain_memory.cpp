@@ -102,6 +102,7 @@ void printBudgets(const std::vector<BudgetPoint>& points) {
 struct ExplainMemory : Verb {
   ModelFlags model;
   std::string function = "train", target;
+  Target chosen;
   size_t top = 12;
   bool budgets = false;
 
@@ -131,16 +132,20 @@ struct ExplainMemory : Verb {
     return Planned{memoryReport(*done, func), batchSize(func)};
   }
 
-  Result<Target> targetFor(const Module& module) const {
+  /// Chooses the target. 0, or an exit code after printing why.
+  int choose(const CLI::App& app, const Module& module) {
     const bool planned = module.stage >= Stage::planned;
-    if (target.empty() || (planned && target == "auto")) return Target();
-    return target == "auto" ? deviceTarget() : targetOf(target, module);
+    if (target.empty() || (planned && target == "auto")) return exitOk;
+    if (target != "auto") return takeTarget(app, target, module, chosen);
+    auto device = deviceTarget();
+    if (!device) return report(app, exitDevice, device.error());
+    chosen = *device;
+    return exitOk;
   }
 
   /// As a run has it when memory is planned.
   Result<std::unique_ptr<Module>> compiled(std::unique_ptr<Module> module,
                                            const std::string& pipeline) const {
-    TG_TRY(const Target chosen, targetFor(*module));
     CompileOptions options;
     options.pipeline = pipeline;
     options.until = Stage::planned;
@@ -153,7 +158,6 @@ struct ExplainMemory : Verb {
   Result<std::vector<BudgetPoint>> budgetPoints(const Module& module) const {
     if (module.stage >= Stage::planned)
       return fail(fmt::format("--budgets plans memory, and the module is of stage {}", name(module.stage)));
-    TG_TRY(const Target chosen, targetFor(module));
     CompileOptions options;
     options.pipeline = model.pipeline;
     options.keepCaptures = "";
@@ -189,6 +193,7 @@ struct ExplainMemory : Verb {
   int run(CLI::App& app, const Arguments&) override {
     std::unique_ptr<Module> module;
     if (int code = loadModel(app, model, function, module)) return code;
+    if (int code = choose(app, *module)) return code;
     if (budgets) {
       auto points = budgetPoints(*module);
       if (!points) return report(app, exitInput, points.error());

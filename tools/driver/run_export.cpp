@@ -86,8 +86,7 @@ Result<NamedArrays> readWeights(const Source& source, const Module& module, cons
   return values;
 }
 
-Result<Target> targetFor(const ExportFlags& flags, const Module& module) {
-  if (!flags.target.empty()) return targetOf(flags.target, module);
+Result<Target> deviceTargetFor(const ExportFlags& flags, const Module& module) {
   TG_TRY(auto devices, vulkan::listDevices());
   TG_TRY(auto chosen, vulkan::selectDevice(devices, flags.device));
   return keptTarget(module, devices[static_cast<size_t>(chosen.index)], userCacheFolder());
@@ -133,16 +132,24 @@ struct Export : Verb {
     if (!forward) return report(app, exitInput, forward.error());
     auto values = readWeights(*source, *module, **forward);
     if (!values) return report(app, exitInput, values.error());
-    auto target = targetFor(flags, **forward);
-    if (!target) return report(app, flags.target.empty() ? exitDevice : exitUsage, target.error());
+    Target target;
+    if (int code = chooseTarget(app, **forward, target)) return code;
     CompileOptions options;
     options.keepCaptures = "";
-    auto done = compile(std::move(*forward), *target, options);
+    auto done = compile(std::move(*forward), target, options);
     if (!done) return report(app, exitInput, done.error());
     return write(app, *done->module, entry, *values);
   }
 
  private:
+  int chooseTarget(const CLI::App& app, const Module& module, Target& out) const {
+    if (!flags.target.empty()) return takeTarget(app, flags.target, module, out);
+    auto target = deviceTargetFor(flags, module);
+    if (!target) return report(app, exitDevice, target.error());
+    out = *target;
+    return exitOk;
+  }
+
   int write(const CLI::App& app, const Module& module, const std::string& entry, const NamedArrays& values) {
     std::string name = flags.name.empty() ? module.name : flags.name;
     if (name.empty()) name = "model";

@@ -364,9 +364,7 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector
     target = targetOn(*module, options.device.open, options.cache, flags.notes);
     noteOtherTarget(flags, *module, target);
   } else {
-    auto given = targetOf(flags.target, *module);
-    if (!given) return report(app, exitUsage, given.error());
-    target = *given;
+    if (int code = takeTarget(app, flags.target, *module, target)) return code;
   }
   const vulkan::DeviceInfo* tuned = flags.target.empty() ? open : nullptr;
   if (int code = tuningOf(app, flags.tuning, *module, tuned, rest.tuning)) return code;

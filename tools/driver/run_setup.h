@@ -15,14 +15,13 @@
 
 #include "runtime/compile.h"
 #include "runtime/session.h"
+#include "tools/driver/driver.h"
 #include "tools/driver/run.h"
 
 namespace tg {
 
 /// The functions that training and evaluation run.
 inline constexpr const char *kTrain = "train", *kEval = "eval";
-
-enum ExitCode : int { exitOk = 0, exitInput = 1, exitUsage = 2, exitNumeric = 3, exitDevice = 4 };
 
 /// An error with a place in the text is the input's; any other one of something that runs is the device's.
 int codeOf(const Error& error);
@@ -162,8 +161,9 @@ int loadModel(const CLI::App& app, ModelFlags& flags, const std::string& functio
 /// one.
 void takeOwnPipeline(const Module& module, ModelFlags& flags, const std::string& function);
 
-/// A shipped target by name, or a JSON file. An error where the module is compiled for another one already.
-Result<Target> targetOf(const std::string& text, const Module& module);
+/// The target that --target means for this module. An error where the module is compiled for another one already. 0, or
+/// an exit code after printing why.
+int takeTarget(const CLI::App& app, const std::string& text, const Module& module, Target& out);
 /// The target that a module is compiled for on an open device; a note on standard error where that has matrix units that
 /// do not pay.
 Target targetOn(const Module& module, const std::shared_ptr<vulkan::Device>& device, const std::string& cache,

@@ -6,30 +6,24 @@
 
 #include "runtime/cache_folder.h"
 #include "runtime/matrix_units.h"
-#include "tools/driver/io.h"
+#include "tools/driver/cli.h"
 #include "tools/driver/run_setup.h"
 
 namespace tg {
 
-namespace {
-
-Result<Target> readTarget(const std::string& text) {
-  bool file = text.find('/') != std::string::npos || text.ends_with(".json");
-  if (!file) return targetByName(text);
-  TG_TRY(std::string json, readInput(text));
-  return targetFromJson(json, text);
-}
-
-}  // namespace
-
-Result<Target> targetOf(const std::string& text, const Module& module) {
-  TG_TRY(Target given, readTarget(text));
-  if (module.stage == Stage::tensor) return given;
-  TG_TRY(const Target own, targetOf(module.attrs));
-  if (targetToJson(own) == targetToJson(given)) return given;
-  return fail(fmt::format("--target={}: the module is of stage {} and compiled for '{}' already; another "
-                          "target wants one of stage tensor",
-                          text, name(module.stage), own.name));
+int takeTarget(const CLI::App& app, const std::string& text, const Module& module, Target& out) {
+  auto given = readTarget(text);
+  if (!given) return report(app, targetCode(text), given.error());
+  out = *given;
+  if (module.stage == Stage::tensor) return exitOk;
+  auto own = targetOf(module.attrs);
+  if (!own) return report(app, exitInput, own.error());
+  if (targetToJson(*own) == targetToJson(out)) return exitOk;
+  return report(
+      app, exitUsage,
+      fmt::format("--target={}: the module is of stage {} and compiled for '{}' already; another target "
+                  "wants one of stage tensor",
+                  text, name(module.stage), own->name));
 }
 
 Result<Target> deviceTarget() {

@@ -82,10 +82,18 @@ static std::string nameTwice(const CLI::App& app) {
   return "";
 }
 
-/// What CLI11 lets pass, or "".
-static std::string wrongValue(const CLI::App& app) {
-  const std::string wrong = wrongNumber(app);
-  return wrong.empty() ? nameTwice(app) : wrong;
+/// What CLI11 lets pass. Passes are judged here, since plugins among the options bring more of them.
+static Result<void> checkValues(const CLI::App& app) {
+  if (const std::string wrong = wrongNumber(app); !wrong.empty()) return fail(wrong);
+  if (const std::string wrong = nameTwice(app); !wrong.empty()) return fail(wrong);
+  auto given = [&](const char* flag) {
+    const CLI::Option* option = app.get_option_no_throw(flag);
+    return option && option->count() ? option->results().back() : std::string();
+  };
+  if (const std::string target = given("--target");
+      !target.empty() && target != "auto" && !isTargetFile(target))
+    TG_CHECK(readTarget(target));
+  return checkPipeline(given("--pipeline"));
 }
 
 /// The first option that is given more often than it takes values, or "".
@@ -138,7 +146,7 @@ static std::string faultyConfig(CLI::App& app, const Arguments& args) {
   } catch (const CLI::Error&) {
     return "";
   }
-  return wrongValue(app).empty() ? file : "";
+  return checkValues(app) ? file : "";
 }
 
 std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
@@ -174,10 +182,10 @@ std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
     fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(), why, app.get_name());
     return exitUsage;
   }
-  if (std::string wrong = wrongValue(app); !wrong.empty()) {
+  if (auto good = checkValues(app); !good) {
     const std::string file = faultyConfig(app, args);
-    return file.empty() ? report(app, exitUsage, wrong)
-                        : report(app, exitInput, fmt::format("{}: {}", file, wrong));
+    return file.empty() ? report(app, exitUsage, good.error())
+                        : report(app, exitInput, fmt::format("{}: {}", file, good.error().message()));
   }
   return {};
 }

@@ -1,10 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // Targets on the command line: names stay, files and `auto` become data before any pass runs.
+#include <cstdio>
+
+#include <fmt/format.h>
 
 #include "tools/driver/cli.h"
 #include "tools/driver/io.h"
 
 namespace tg {
+
+bool isTargetFile(std::string_view text) {
+  return !text.starts_with('{') && (text.find('/') != std::string_view::npos || text.ends_with(".json"));
+}
+
+int targetCode(std::string_view text) { return isTargetFile(text) ? exitInput : exitUsage; }
+
+Result<Target> readTarget(const std::string& text) {
+  if (text.starts_with('{')) return targetFromJson(text, "target");
+  if (!isTargetFile(text)) return targetByName(text);
+  TG_TRY(const std::string json, readInput(text));
+  return targetFromJson(json, text);
+}
+
+Result<void> checkPipeline(const std::string& text) {
+  TG_TRY(const PassManager passes, PassManager::parse(text));
+  for (const PipelineStep& step : passes.steps()) {
+    const Attr* target = step.pass->option("target") ? find(step.options, "target") : nullptr;
+    if (!target || target->text.empty() || isTargetFile(target->text)) continue;
+    if (auto known = readTarget(target->text); !known)
+      return fail(fmt::format("{}: {}", step.pass->name, known.error().message()));
+  }
+  return {};
+}
 
 /// JSON on one line: an option's text stands in pipelines and in the comment of a reproducer.
 static std::string onOneLine(const std::string& json) {
@@ -17,27 +44,12 @@ static std::string onOneLine(const std::string& json) {
   return out;
 }
 
-static Result<std::string> targetData(const std::string& text, const OptHooks& hooks) {
-  for (std::string_view name : targetNames())
-    if (text == name) return text;
-  if (text.starts_with('{')) return text;
-  if (text == "auto") {
-    if (!hooks.deviceTarget)
-      return fail(
-          "target 'auto' needs a device, which this tool does not ask for: use tg-opt, or a name or file");
-    TG_TRY(Target target, hooks.deviceTarget());
-    return onOneLine(targetToJson(target));
-  }
-  if (text.find('/') == std::string::npos && !text.ends_with(".json")) {
-    TG_TRY(Target target, targetByName(text));
-    return target.name;
-  }
-  TG_TRY(std::string json, readInput(text));
-  TG_TRY(Target target, targetFromJson(json, text));
-  return onOneLine(targetToJson(target));
+static int fails(const Command& command, int code, const Error& error) {
+  fmt::print(stderr, "{}: {}", command.tool, error.str());
+  return code;
 }
 
-Result<void> resolveTargets(Command& command, const OptHooks& hooks) {
+int resolveTargets(Command& command, const OptHooks& hooks) {
   bool used = false;
   for (PipelineStep& step : command.pipeline.steps()) {
     if (!step.pass->option("target")) continue;
@@ -45,11 +57,19 @@ Result<void> resolveTargets(Command& command, const OptHooks& hooks) {
     std::string text = given ? given->text : command.target;
     used = true;
     if (text.empty()) continue;
-    TG_TRY(std::string data, targetData(text, hooks));
-    set(step.options, "target", Attr::string(std::move(data)));
+    if (text == "auto" && !hooks.deviceTarget)
+      return fails(
+          command, exitUsage,
+          fail("target 'auto' needs a device, which this tool does not ask for: use tg-opt, or a name or "
+               "file"));
+    auto target = text == "auto" ? hooks.deviceTarget() : readTarget(text);
+    if (!target) return fails(command, text == "auto" ? exitDevice : targetCode(text), target.error());
+    if (text == "auto" || isTargetFile(text)) text = onOneLine(targetToJson(*target));
+    set(step.options, "target", Attr::string(std::move(text)));
   }
-  if (!command.target.empty() && !used) return fail("--target is for fuse, which is not among the passes");
-  return {};
+  if (!command.target.empty() && !used)
+    return fails(command, exitUsage, fail("--target is for fuse, which is not among the passes"));
+  return exitOk;
 }
 
 }  // namespace tg

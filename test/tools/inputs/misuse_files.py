@@ -90,6 +90,7 @@ def texts(affine):
         "nul.toml": "steps=2\nseed=\0\n",
         "syntax.toml": '[[[\n=\n',
         "broken.json": '{"name": ',
+        "size.json": '{"name": "x", "bindings": 0}', "passes.toml": 'pipeline = "append-gard"\n',
         "field.json": '{"nmae": "x"}',
     }
 
