@@ -187,6 +187,12 @@ struct CheckGrad : Verb {
   int run(CLI::App& app, const Arguments&) override {
     std::unique_ptr<Module> loaded;
     if (int code = loadModule(app, model, loaded)) return code;
+    std::shared_ptr<vulkan::Device> device;
+    if (!flags.device.empty()) {
+      auto opened = vulkan::Device::open({flags.device, false, false, {}});
+      if (!opened) return report(app, exitDevice, opened.error());
+      device = std::move(*opened);
+    }
     auto module = withGradients(std::move(loaded), model, flags);
     if (!module) return report(app, exitInput, module.error());
     InterpOptions options;
@@ -211,7 +217,7 @@ struct CheckGrad : Verb {
     if (!checked)
       return report(app, exitInput, fmt::format("--wrt={} names no parameter with a gradient", flags.wrt));
     fmt::print("{} of {} parameters agree with central differences\n", checked - wrong, checked);
-    int code = flags.device.empty() ? exitOk : onDevice(app, **module, check);
+    int code = device ? onDevice(app, **module, check, device) : exitOk;
     return code ? code : wrong ? exitNumeric : exitOk;
   }
 
@@ -223,11 +229,10 @@ struct CheckGrad : Verb {
     return out;
   }
 
-  int onDevice(const CLI::App& app, const Module& module, const Check& check) const {
-    auto device = vulkan::Device::open({flags.device, false, false, {}});
-    if (!device) return report(app, exitDevice, device.error());
-    const std::string& name = (*device)->info().name;
-    auto compared = check.compareDevice(*device);
+  int onDevice(const CLI::App& app, const Module& module, const Check& check,
+               const std::shared_ptr<vulkan::Device>& device) const {
+    const std::string& name = device->info().name;
+    auto compared = check.compareDevice(device);
     if (!compared) return report(app, codeOf(compared.error()), compared.error());
     int checked = 0, wrong = 0;
     for (const Item* param : checkedParams(module, check)) {

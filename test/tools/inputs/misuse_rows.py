@@ -368,6 +368,8 @@ OTHER_VERBS = [
         r"cannot open none\.json"),
     Row("memory of an unknown function", ["explain-memory", "good.tgir", "--function=fit"], INPUT, r"no function @fit"),
     Row("gradients of no parameter", ["check-grad", "good.tgir", "--wrt=q*"], INPUT, r"--wrt=q\* names no parameter"),
+    Row("gradients of no device", ["check-grad", "good.tgir", "--device=nonesuch"], DEVICE,
+        r"no usable Vulkan device is 'nonesuch'"),
     Row("gradients of an unknown function", ["check-grad", "good.tgir", "--func=fit"], INPUT, r"no function @fit"),
     Row("tune of no module", ["tune", "none.tgir"], INPUT, r"cannot open none\.tgir: No such file"),
     Row("tune without a device", ["tune", "good.tgir", I], USAGE, r"tune times kernels on a Vulkan device"),
