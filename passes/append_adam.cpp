@@ -136,6 +136,7 @@ Result<void> run_append_adam(Module& module, const AppendAdamOptions& options, c
       site, module, options, states,
       {{"beta1", options.beta1, 0, 1}, {"beta2", options.beta2, 0, 1}, {"eps", options.eps, 0, INFINITY}}));
   TG_CHECK(checkKind(site, options));
+  optimizer::remarkPatterns(site, module, options, context);
   optimizer::remarkFrozen(site, context);
   Adam(module, site, options).run();
   return {};

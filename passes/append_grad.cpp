@@ -349,6 +349,7 @@ Result<void> run_append_grad(Module& module, const AppendGradOptions& options, c
   }
   TG_TRY(std::vector<Item*> params, chosenParams(module, *func, options.wrt));
   TG_CHECK(checkAccumulation(module, *func, params, options.accumulate));
+  remarkIdle(context, func->loc, "wrt", options.wrt, module.all(ItemKind::param));
   remarkUnscaled(*func, context);
   TG_CHECK(expandRequests(module, options, onRemark));
   TG_TRY(Value * loss, findLoss(*func));

@@ -86,6 +86,7 @@ Result<void> run_append_sgd(Module& module, const AppendSgdOptions& options, con
   TG_CHECK(optimizer::check(site, module, options, states, {{"momentum", options.momentum, 0, INFINITY}}));
   if (options.nesterov && options.momentum == 0)
     return optimizer::failure(site.pass, site.step->loc, 8, "nesterov needs a momentum; give momentum");
+  optimizer::remarkPatterns(site, module, options, context);
   optimizer::remarkFrozen(site, context);
   Sgd(module, site, options).run();
   return {};

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Listing a module's items in messages.
+// Listing a module's items in messages, and patterns of their names.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/module.h"
+#include "passes/pass.h"
 
 namespace tg {
 
@@ -15,5 +17,11 @@ inline std::string namesOf(const std::vector<Item*>& items) {
   for (const Item* item : items) names += (names.empty() ? "@" : ", @") + item->name;
   return names.empty() ? "none" : names;
 }
+
+/// A remark for each alternative of an option's name pattern that none of the names matches. `known` lists them.
+void remarkIdle(const PassContext& context, const Loc& loc, std::string_view option, std::string_view pattern,
+                const std::vector<std::string>& names, std::string_view known);
+void remarkIdle(const PassContext& context, const Loc& loc, std::string_view option, std::string_view pattern,
+                const std::vector<Item*>& items);
 
 }  // namespace tg

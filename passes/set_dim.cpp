@@ -35,6 +35,7 @@
 #include "ir/infer.h"
 #include "ir/kernel/custom.h"
 #include "ir/op_view.h"
+#include "passes/lookup.h"
 #include "passes/pass.h"
 
 namespace tg {
@@ -497,6 +498,10 @@ Result<void> resize(Module& module, const NewDim& dim, const std::string& funcs,
       any = any || !axesNamed(arg->attrs, arg->type.rank(), dim.name).empty();
     functions.emplace_back(*work, *func, dim, before);
   }
+  if (functions.empty() && funcs != "*")
+    return dim.error(
+        module.loc, 2,
+        fmt::format("func={} names no function; there are {}", funcs, namesOf(module.all(ItemKind::func))));
   if (!any || dim.name.empty() || dim.name == "_") return noSuchDim(module, dim);
   for (Resizing& each : functions) TG_CHECK(each.run());
   for (const Resizing& each : functions) each.remarkKept(context);

@@ -6,19 +6,30 @@
 //
 // Requires: stage(tensor).
 // Ensures: the captures left have names that the pattern matches; no parameter gradient is left, unless
-//   keep-grads is set.
+//   keep-grads is set. A remark tells of a part of the pattern that names no capture.
 // Where: before anything asks who reads a value. A capture pins its value in memory, and makes it a result.
+#include <string>
+#include <vector>
+
+#include "ir/list_text.h"
 #include "ir/op_view.h"
+#include "passes/lookup.h"
 #include "passes/pass.h"
 
 namespace tg {
 
-Result<void> run_drop_captures(Module& module, const DropCapturesOptions& options, const PassContext&) {
+Result<void> run_drop_captures(Module& module, const DropCapturesOptions& options,
+                               const PassContext& context) {
+  std::vector<std::string> captures;
   for (Item* func : module.all(ItemKind::func))
     func->body.ops.eraseIf([&](const Op* op) {
       if (op->code == Opcode::param_grad) return !options.keepGrads;
-      return op->code == Opcode::capture && !globMatch(options.keepCaptures, as::capture(*op).name());
+      if (op->code != Opcode::capture) return false;
+      captures.push_back(as::capture(*op).name());
+      return !globMatch(options.keepCaptures, captures.back());
     });
+  remarkIdle(context, module.loc, "keep-captures", options.keepCaptures, captures,
+             captures.empty() ? "none" : listText(captures, [](const std::string& name) { return name; }));
   return {};
 }
 

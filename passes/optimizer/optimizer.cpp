@@ -144,6 +144,16 @@ std::vector<Item*> paramsWithGradient(const Site& site, const Module& module) {
   return params;
 }
 
+void remarkPatterns(const Site& site, const Module& module, const OptimizerOptions& options,
+                    const PassContext& context) {
+  Site all = site;
+  all.match.clear();
+  const Loc& loc = site.step->loc;
+  remarkIdle(context, loc, "match", site.match, paramsWithGradient(all, module));
+  remarkIdle(context, loc, "no-decay", options.noDecay, module.all(ItemKind::param));
+  remarkIdle(context, loc, "normalize-grads", options.normalizeGrads, paramsWithGradient(site, module));
+}
+
 void remarkFrozen(const Site& site, const PassContext& context) {
   const auto gradients = gradientsOf(*site.step);
   for (Op* op : site.train->body.ops)

@@ -53,6 +53,9 @@ Result<void> check(const Site& site, const Module& module, const OptimizerOption
 
 /// The parameters that are trained at the site, in the order of their gradients.
 std::vector<Item*> paramsWithGradient(const Site& site, const Module& module);
+/// Tells of alternatives of the options' patterns that name nothing.
+void remarkPatterns(const Site& site, const Module& module, const OptimizerOptions& options,
+                    const PassContext& context);
 /// Tells of parameters that the trained function reads and that have no gradient: they stay as they are.
 void remarkFrozen(const Site& site, const PassContext& context);
 

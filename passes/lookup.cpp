@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/lookup.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace tg {
+
+void remarkIdle(const PassContext& context, const Loc& loc, std::string_view option, std::string_view pattern,
+                const std::vector<std::string>& names, std::string_view known) {
+  for (bool last = false; !last;) {
+    const size_t bar = pattern.find('|');
+    const std::string_view part = pattern.substr(0, bar);
+    last = bar == std::string_view::npos;
+    if (!last) pattern.remove_prefix(bar + 1);
+    auto matches = [&](const std::string& name) { return globMatch(part, name); };
+    if (part.empty() || part == "*" || std::any_of(names.begin(), names.end(), matches)) continue;
+    context.remark(loc, fmt::format("{}={} names nothing; there are {}", option, part, known));
+  }
+}
+
+void remarkIdle(const PassContext& context, const Loc& loc, std::string_view option, std::string_view pattern,
+                const std::vector<Item*>& items) {
+  std::vector<std::string> names;
+  for (const Item* item : items) names.push_back(item->name);
+  remarkIdle(context, loc, option, pattern, names, namesOf(items));
+}
+
+}  // namespace tg
