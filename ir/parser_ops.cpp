@@ -208,7 +208,13 @@ Result<void> Parser::operandList(Op& op) {
   auto wrongCount = [&](std::string_view slot) {
     const bool ends = lex_.peek().kind == Token::Kind::end || lex_.peek().is(":") || lex_.peek().is("{") ||
                       placeOf(here())->line != placeOf(op.loc)->line;
-    if (ends) return failAt(op.loc, fmt::format("{}: operand '{}' is missing", op.info().name, slot));
+    // NumPy reduces by the name that is an op of two operands here.
+    const std::string_view reduces =
+        op.code == Opcode::max   ? "; over the axes of one tensor take tg.max_reduce"
+        : op.code == Opcode::min ? "; over the axes of one tensor take tg.min_reduce"
+                                 : "";
+    if (ends)
+      return failAt(op.loc, fmt::format("{}: operand '{}' is missing{}", op.info().name, slot, reduces));
     if (!first && startsOperand())
       return expected(fmt::format("',' and operand '{}' of {}", slot, op.info().name));
     return expected(fmt::format("operand '{}' of {}", slot, op.info().name));

@@ -3,8 +3,8 @@
 // loops.
 #include <fmt/format.h>
 
+#include "ir/absent.h"
 #include "ir/builder.h"
-#include "ir/kernel/absent.h"
 #include "ir/kernel/kernel.h"
 #include "ir/parser_rules.h"
 
@@ -26,7 +26,7 @@ void Parser::nameValues(const Item& item) {
 Error Parser::unknownOp(const Loc& loc, std::string_view name) const {
   std::string text = fmt::format("unknown op '{}'", name.substr(0, 60));
   const bool kernel = name.starts_with("tgk.") || expressions_ == Expressions::ops;
-  if (std::string_view way = kernel ? insteadOf(name) : ""; !way.empty())
+  if (std::string_view way = kernel ? insteadOf(name) : insteadOfTensorOp(name); !way.empty())
     return failAt(loc, fmt::format("{}; {}", text, way));
   std::string_view near = nearestOp(name, kernel);
   return failAt(loc, near.empty() ? text : fmt::format("{}; did you mean '{}'?", text, near));
