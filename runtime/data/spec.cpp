@@ -225,8 +225,12 @@ Result<HostArray> fromValues(const InputSpec& spec, const Type& expected) {
     if (!holds(expected.dtype, value))
       return fail(fmt::format("expected values of {}, got {}", name(expected.dtype), value));
   const bool fill = spec.kind == InputSpec::Kind::fill;
-  for (int64_t index = 0; index < count; ++index)
-    array.set(index, spec.values[fill ? 0 : static_cast<size_t>(index)]);
+  for (int64_t index = 0; index < count; ++index) {
+    const double value = spec.values[fill ? 0 : static_cast<size_t>(index)];
+    array.set(index, value);
+    if (std::isfinite(value) && !std::isfinite(array.at(index)))
+      return fail(fmt::format("{} does not fit {}", value, name(expected.dtype)));
+  }
   return array;
 }
 

@@ -211,9 +211,8 @@ size_t Table::rowBytes() const {
   return static_cast<size_t>(elements * byteSize(type_));
 }
 
-Result<HostArray> Table::convert(const Shape& shape, std::span<const std::byte> raw) const {
-  // What is not finite in a batch is told by the step that it spoils, or left out with it.
-  auto array = fromFileElements(type_, shape, raw, 0, Beyond::infinite);
+Result<HostArray> Table::convert(const Shape& shape, std::span<const std::byte> raw, Beyond beyond) const {
+  auto array = fromFileElements(type_, shape, raw, 0, beyond);
   if (!array) return fail(fmt::format("{}: {}", path_, array.error().message()));
   return array;
 }
@@ -231,17 +230,17 @@ Result<HostArray> Table::gather(std::span<const int64_t> rows) const {
   }
   Shape shape = shape_;
   shape[0] = static_cast<int64_t>(rows.size());
-  return convert(shape, raw);
+  return convert(shape, raw, Beyond::infinite);
 }
 
-Result<HostArray> Table::range(int64_t first, int64_t count) const {
+Result<HostArray> Table::range(int64_t first, int64_t count, Beyond beyond) const {
   if (file_) TG_CHECK(file_->checkSize());
   const size_t each = rowBytes();
   std::vector<std::byte> raw(static_cast<size_t>(count) * each);
   TG_CHECK(readBytes(static_cast<size_t>(first) * each, raw));
   Shape shape = shape_;
   if (shape.rank()) shape[0] = count;
-  return convert(shape, raw);
+  return convert(shape, raw, beyond);
 }
 
 }  // namespace tg

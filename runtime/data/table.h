@@ -46,12 +46,13 @@ class Table {
   /// The rows of these indices as an array of the type `fromFileElements` makes of the file's.
   Result<HostArray> gather(std::span<const int64_t> rows) const;
   /// Rows first … first + count - 1.
-  Result<HostArray> range(int64_t first, int64_t count) const;
-  /// The whole array.
-  Result<HostArray> all() const { return range(0, rows()); }
+  Result<HostArray> range(int64_t first, int64_t count, Beyond beyond = Beyond::infinite) const;
+  /// The whole array. A real that is too large for f32 is an error; in rows of a batch it is told by the step that it
+  /// spoils, or left out with it.
+  Result<HostArray> all() const { return range(0, rows(), Beyond::error); }
 
  private:
-  Result<HostArray> convert(const Shape& shape, std::span<const std::byte> raw) const;
+  Result<HostArray> convert(const Shape& shape, std::span<const std::byte> raw, Beyond beyond) const;
   size_t rowBytes() const;
 
   std::string path_;

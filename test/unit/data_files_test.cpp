@@ -61,6 +61,7 @@ TEST_F(Files, RowsTakeRealsBeyondF32AsInfinite) {
   const auto table = Table::openNpy(put("d.npy", npy("<f8", "(3,)", le<double>({0.5, 1e300, -1e300}))));
   ASSERT_OK(table);
   EXPECT_EQ(rowsOf(table, {2, 0, 1}), (std::vector<double>{-INFINITY, 0.5, INFINITY}));
+  EXPECT_FAILS(table->all(), "d.npy", "element 1 is 1e+300, which does not fit f32");
 }
 
 TEST_F(Files, BrokenIdxIsRefused) {

@@ -53,6 +53,7 @@ def arrays():
         "complex.npy": npy("<c8", (8, 2), b"\0" * 128),
         "fortran.npy": npy("<f4", (8, 2), b"\0" * 64, fortran=True), "object.npy": npy("|O", (8, 2), b"\0" * 128),
         "big-endian.npy": npy(">f4", (8, 2), b"\0" * 64),
+        "beyond.npy": npy("<f8", (2, 2), struct.pack("<4d", 1e300, 0, 0, 0)),
         "cut.npy": floats(8, 2)[:-8], "header.npy": floats(8, 2)[:40], "nothing.npy": b"", "text.npy": b"1, 2, 3\n",
         "d.npz": archive(x=floats(8, 2), y=floats(8, 2)), "cut.npz": archive(x=floats(8, 2))[:-30],
         "i-idx2-ubyte": idx, "bad-idx2-ubyte": b"\1\2" + idx[2:], "cut-idx2-ubyte": idx[:-3],
