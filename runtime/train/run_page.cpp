@@ -20,6 +20,7 @@
 #include "runtime/data/file_io.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/run_dir.h"
+#include "runtime/train/run_files.h"
 #include "runtime/train/run_lock.h"
 
 namespace tg {
@@ -189,7 +190,11 @@ Result<RunSummary> summaryOf(const std::string& runDir, const std::string& name,
   int64_t steps = config ? stepsOf(*config) : 0;
   if (env.contains("steps") && env["steps"].is_number_integer()) steps = env["steps"].get<int64_t>();
   RunSummary summary = numbers.summary.finish(name, steps);
-  if (config) summary.options = optionsOf(*config);
+  if (config) {
+    summary.options = optionsOf(*config);
+    if (auto hashes = configHashes(*config, RunDir{runDir}.config()); hashes && *hashes)
+      summary.options.emplace_back("model.tgir", (*hashes)->model);
+  }
   if (!ending && isTraining(runDir)) {
     summary.state = RunState::running;
   } else if (steps > 0 && summary.step >= steps) {
@@ -253,8 +258,9 @@ std::string pageOf(Json runs) {
   return page;
 }
 
-/// The name of each directory, or its path as given where two have the same name.
-std::vector<std::string> namesOf(const std::vector<std::string>& runDirs) {
+}  // namespace
+
+std::vector<std::string> runNames(const std::vector<std::string>& runDirs) {
   std::vector<std::string> names;
   for (const std::string& dir : runDirs) names.push_back(nameOf(dir));
   std::vector<std::string> unique = names;
@@ -262,8 +268,6 @@ std::vector<std::string> namesOf(const std::vector<std::string>& runDirs) {
     if (std::count(names.begin(), names.end(), names[i]) > 1) unique[i] = runDirs[i];
   return unique;
 }
-
-}  // namespace
 
 Result<std::string> findRun(const std::string& path) {
   std::error_code error;
@@ -306,7 +310,7 @@ Result<void> writeRunPage(const std::string& runDir, std::optional<double> dueSe
 
 Result<std::string> plotPage(const std::vector<std::string>& runDirs) {
   Json runs = Json::array();
-  const std::vector<std::string> names = namesOf(runDirs);
+  const std::vector<std::string> names = runNames(runDirs);
   for (size_t i = 0; i < runDirs.size(); ++i) {
     TG_TRY(Json run, runJson(runDirs[i], names[i], {}, false));
     if (run["series"].empty()) return fail(fmt::format("{}: metrics.jsonl has no rows", runDirs[i]));

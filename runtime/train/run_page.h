@@ -44,7 +44,8 @@ struct RunSummary {
   std::optional<double> itemsPerSecond;  ///< the median of the last rows that say it
   std::optional<double> secondsPerStep;  ///< over the last rows, evaluations included
   std::optional<double> eta;             ///< seconds
-  /// What config.toml says, as `option` and `value` in the file's order; empty without one.
+  /// What config.toml says, as `option` and `value` in the file's order, and behind them `model.tgir` with its hash,
+  /// since a file may be edited between two runs; empty without one.
   std::vector<std::pair<std::string, std::string>> options;
 };
 RunSummary summarizeRun(const std::string& name, const std::vector<MetricRow>& rows, int64_t steps);
@@ -69,6 +70,8 @@ Result<std::string> findRun(const std::string& path);
 /// The runs that `path` stands for: those that lie in a folder which is none itself, in the order of their
 /// names, or the one that findRun finds.
 Result<std::vector<std::string>> findRuns(const std::string& path);
+/// The name of each run's folder, or its path as given where two have the same name.
+std::vector<std::string> runNames(const std::vector<std::string>& runDirs);
 
 /// The options that not all of these runs have alike, without those that say where a run is kept.
 std::vector<std::string> differingOptions(const std::vector<RunSummary>& runs);

@@ -2,6 +2,7 @@
 // tg-run plot: compares runs, as a page with curves and as a table.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,8 @@
 namespace tg {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string cell(const std::optional<double>& value, const char* format) {
   return value ? fmt::format(fmt::runtime(format), *value) : "-";
@@ -79,6 +82,19 @@ void printJson(const std::vector<RunSummary>& runs) {
   fmt::print("{}\n", Json{{"runs", all}}.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
+bool isSame(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return fs::equivalent(a, b, error);
+}
+
+/// The run whose own page this file is, or "".
+std::string runOfPage(const std::string& page) {
+  std::error_code error;
+  const fs::path file = fs::weakly_canonical(fs::absolute(page, error), error);
+  const bool own = file.filename() == "index.html" && fs::exists(file.parent_path() / "metrics.jsonl", error);
+  return own ? file.parent_path().string() : "";
+}
+
 struct Plot : Verb {
   std::vector<std::string> runs;
   std::string output;
@@ -101,6 +117,9 @@ struct Plot : Verb {
       auto found = findRuns(path);
       if (!found) return report(app, exitInput, found.error());
       for (const std::string& dir : *found) {
+        if (std::any_of(dirs.begin(), dirs.end(),
+                        [&](const std::string& known) { return isSame(known, dir); }))
+          continue;
         auto summary = summarizeRun(dir);
         if (!summary) return report(app, exitInput, summary.error());
         // One of several in a folder may have just begun.
@@ -111,9 +130,15 @@ struct Plot : Verb {
       }
     }
     if (dirs.empty()) return report(app, exitInput, "no run has rows in its metrics.jsonl");
+    const std::vector<std::string> names = runNames(dirs);
+    for (size_t i = 0; i < names.size(); ++i) summaries[i].name = names[i];
     const std::string page = output.empty() && !json ? "plot.html" : output;
     if (auto may = mayReplace("--output", page, beginsPage, {}); !may)
       return report(app, exitUsage, may.error());
+    if (const std::string owner = runOfPage(page);
+        !owner.empty() && (dirs.size() > 1 || !isSame(owner, dirs[0])))
+      return report(app, exitUsage,
+                    fmt::format("--output={} would replace the run's own page: choose another name", page));
     if (!page.empty()) {
       auto text = plotPage(dirs);
       if (!text) return report(app, exitInput, text.error());
