@@ -2,6 +2,8 @@
 // tg-run train: runs steps, prints progress and keeps the run in a folder.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <memory>
 #include <span>
 
 #include <fmt/format.h>
@@ -19,6 +21,8 @@
 namespace tg {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string commandOf(const Arguments& args) {
   std::string command = "tg-run train";
@@ -176,7 +180,7 @@ struct Train : Verb {
     Trainer trainer(session, *training.feed, training.options, training.state);
     TrainControl control;
     console.begin(trainer, control);
-    TrainSignals signals(control);
+    auto signals = std::make_unique<TrainSignals>(control);
     if (auto made = console.makeUp(); !made) return ended(app, exitInput, made.error());
     auto summary = trainer.run(console, control);
     console.eraseBar();
@@ -194,6 +198,12 @@ struct Train : Verb {
     if (auto written = writeCollectiveTimes(training, collectives_); !written)
       return ended(app, exitInput, written.error());
     if (auto finished = console.finish(); !finished) return ended(app, exitInput, finished.error());
+    // A pipe is waited for until somebody reads it, and a signal ends that at once.
+    if (std::error_code error; writes() && fs::is_fifo(flags.out, error)) {
+      if (model.notes)
+        fmt::print(stderr, "note: {} is a pipe, which is written when it is read\n", flags.out);
+      signals.reset();
+    }
     return conclude(app, training, console, *summary);
   }
 
