@@ -52,7 +52,8 @@ Result<std::optional<RunHashes>> configHashes(std::string_view text, const std::
   std::string own;
   RunHashes hashes;
   std::string_view rest = text;
-  if (!takeHash(rest, kBegin, own)) return fail(fmt::format("{} is cut off", where));
+  if (!takeHash(rest, kBegin, own))
+    return fail(fmt::format("{} is {}", where, text.empty() ? "empty" : "cut off"));
   if (textHash(rest) != own)
     return fail(
         fmt::format("{} was changed since the run wrote it; if that is meant, remove its first line", where));

@@ -62,6 +62,10 @@ TEST(RunConfig, TomlOfOthersIsRead) {
   EXPECT_EQ((*entries)[2].key, "lr");
   EXPECT_EQ((*entries)[3].values, (std::vector<std::string>{"a\\b", "c\xc3\xa9", "d"}));
   EXPECT_EQ((*entries)[3].line, 6);
+  // As some editors begin a file.
+  auto marked = parseConfig("\xef\xbb\xbfsteps = 200\r\n", "c");
+  ASSERT_TRUE(marked) << marked.error().message();
+  EXPECT_EQ(marked->front().key, "steps");
 }
 
 TEST(RunConfig, AnyBytesAreReadOrRefused) {

@@ -20,6 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // as some editors write it
+
 std::string absolutePath(const std::string& path) {
   std::error_code error;
   const fs::path full = fs::absolute(path, error);
@@ -326,6 +328,7 @@ std::string configText(const CLI::App& app, const std::string& model) {
 }
 
 Result<std::vector<ConfigEntry>> parseConfig(std::string_view text, const std::string& where) {
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   return ConfigReader(text, where).read();
 }
 
