@@ -162,21 +162,6 @@ class ColumnSource : public Source {
   int64_t total_ = 0, training_ = 0, evalFirst_ = 0;
 };
 
-/// Splits at commas outside of brackets.
-std::vector<std::string> splitBindings(const std::string& text) {
-  std::vector<std::string> out(1);
-  int depth = 0;
-  for (char c : text) {
-    depth += c == '(' || c == '[';
-    depth -= c == ')' || c == ']';
-    if (c == ',' && depth == 0)
-      out.emplace_back();
-    else
-      out.back() += c;
-  }
-  return out;
-}
-
 /// Extents other than 1 behind the first axis.
 std::vector<int64_t> rowExtents(const Shape& shape) {
   std::vector<int64_t> out;
@@ -295,6 +280,20 @@ Result<void> checkRows(const std::vector<Column>& columns) {
 }
 
 }  // namespace
+
+std::vector<std::string> splitBindings(const std::string& text) {
+  std::vector<std::string> out(1);
+  int depth = 0;
+  for (char c : text) {
+    depth += c == '(' || c == '[';
+    depth -= c == ')' || c == ']';
+    if (c == ',' && depth == 0)
+      out.emplace_back();
+    else
+      out.back() += c;
+  }
+  return out;
+}
 
 Result<std::unique_ptr<Source>> openColumns(const SourceOptions& options, const Item& func) {
   std::vector<Column> columns;

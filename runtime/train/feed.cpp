@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "runtime/data/spec.h"
 #include "runtime/train/source.h"
 
 namespace tg {
@@ -99,6 +102,17 @@ Result<void> checkOptions(const FeedOptions& options, const Item* eval) {
 int64_t heldOutOf(int64_t total, double fraction) {
   const auto wanted = static_cast<int64_t>(std::llround(fraction * static_cast<double>(total)));
   return std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, total - 1));
+}
+
+Result<void> checkBindings(const std::string& text) {
+  if (text.empty() || text.starts_with(kText) || text.starts_with(kTokens)) return {};
+  std::set<std::string> known;
+  for (const std::string& binding : splitBindings(text)) {
+    TG_TRY(const auto spec, parseInputSpec(binding));
+    if (!known.insert(spec.first).second)
+      return fail(fmt::format("there are two sources for '{}'", spec.first));
+  }
+  return {};
 }
 
 Result<std::unique_ptr<Feed>> openFeed(const FeedOptions& options, const Item& func, const Item* eval) {

@@ -63,6 +63,10 @@ class Feed {
 /// function that evaluates, or null when there is none; without `val` and `valFraction` there are no batches
 /// for it. Everything is judged here: an input without data or with two sources, a wrong type, too few rows,
 /// ids that the function's tables do not hold. Errors of evaluation start with "evaluation: ".
+/// Whether the text of FeedOptions' bindings can be read. Whether what it names is there and fits is known when it is
+/// opened.
+Result<void> checkBindings(const std::string& text);
+
 Result<std::unique_ptr<Feed>> openFeed(const FeedOptions& options, const Item& train, const Item* eval);
 
 /// The rows of `val` alone, all of them in order, for the function that evaluates. A text takes the

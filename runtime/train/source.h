@@ -52,6 +52,8 @@ struct SourceOptions {
 /// How many of `total` rows or tokens are kept for evaluation: at least one, and never all.
 int64_t heldOutOf(int64_t total, double fraction);
 
+/// `x=@x.npy,y=[1,2]` at the commas outside of brackets.
+std::vector<std::string> splitBindings(const std::string& text);
 Result<std::unique_ptr<Source>> openColumns(const SourceOptions& options, const Item& func);
 Result<std::unique_ptr<Source>> openText(const SourceOptions& options, const Item& func,
                                          const std::string& path);

@@ -144,7 +144,7 @@ struct Eval : Verb {
     const TrainedKind kind = trainedKind(model.file);
     const bool ofRun = kind == TrainedKind::run || kind == TrainedKind::checkpoint;
     const std::string given = model.weights.empty() && ofRun ? model.file : model.weights;
-    if (given.empty()) return report(app, exitUsage, noParameters(model.file));
+    if (given.empty()) return reportNoParameters(app, model.file);
     if (!ofRun && flags.data.empty())
       return report(app, exitUsage,
                     "say what to evaluate on: --data=text:FILE or --data='x=@x.npy,y=@y.npy'");

@@ -87,12 +87,16 @@ Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs)
     TG_TRY(HostArray value, load(spec.second, type, spec.first));
     inputs.emplace(spec.first, std::move(value));
   }
+  return inputs;
+}
+
+Result<void> checkAllGiven(const Item& func, const Inputs& inputs) {
   for (const auto& arg : func.body.args)
     if (!inputs.contains(arg->name) && !find(arg->attrs, "host"))
       return fail(fmt::format(
           "input '{0}' of type {1} is missing: give --input={0}=SPEC, such as {0}=@{0}.npy or {0}=rand(0)",
           arg->name, arg->type.str()));
-  return inputs;
+  return {};
 }
 
 /// "" when all elements agree within the tolerances, else how the first and worst differ.
@@ -248,6 +252,7 @@ struct Exec : Verb {
     if (auto good = checkResults(**entry, flags); !good) return report(app, exitInput, good.error());
     auto inputs = inputsOf(**entry, flags.inputs);
     if (!inputs) return report(app, exitInput, inputs.error());
+    if (auto all = checkAllGiven(**entry, *inputs); !all) return report(app, exitUsage, all.error());
     std::string name = (*entry)->name;
     auto size = batchOf(**entry, *inputs);
     if (!size) return report(app, exitInput, size.error());

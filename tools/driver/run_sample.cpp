@@ -61,7 +61,7 @@ struct Sample : Verb {
     std::string run;
     if (int code = takeRun(app, model, run)) return code;
     if (!run.empty()) model.file = RunDir{run}.model();
-    if (model.weights.empty()) return report(app, exitUsage, noParameters(model.file));
+    if (model.weights.empty()) return reportNoParameters(app, model.file);
 
     std::unique_ptr<Module> module;
     if (int code = loadModule(app, model, module)) return code;

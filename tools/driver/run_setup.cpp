@@ -223,11 +223,11 @@ static int readModule(const CLI::App& app, const ModelFlags& flags, std::unique_
   return exitOk;
 }
 
-Error noParameters(const std::string& file) {
+int reportNoParameters(const CLI::App& app, const std::string& file) {
   std::error_code error;
   if (!file.empty() && file != "-" && !benchModel(file) && !fs::exists(file, error))
-    return fail(fmt::format("{}: no such file or folder", file));
-  return fail("say which parameters: --weights=PATH of a run, checkpoint or safetensors");
+    return report(app, exitInput, fmt::format("{}: no such file or folder", file));
+  return report(app, exitUsage, "say which parameters: --weights=PATH of a run, checkpoint or safetensors");
 }
 
 int takeRun(const CLI::App& app, ModelFlags& flags, std::string& run) {

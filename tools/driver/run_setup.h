@@ -104,8 +104,8 @@ int setDims(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module
 /// --load-pass-plugin, beside each --pipeline: loads what it names as it is read.
 CLI::Option* addPluginFlag(CLI::App& app, std::vector<std::string>& into);
 
-/// The error of a verb that wants parameters and is given none: FILE is no run, or is not there.
-Error noParameters(const std::string& file);
+/// Reports that a verb wants parameters and is given none: FILE is no run, or is not there.
+int reportNoParameters(const CLI::App& app, const std::string& file);
 
 /// The device of the flags, as Device::open takes it: of `auto` each rank of a host has one of its own.
 std::string deviceName(const ModelFlags& flags);

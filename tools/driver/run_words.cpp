@@ -8,9 +8,12 @@
 
 #include <fmt/format.h>
 
+#include "runtime/data/spec.h"
+#include "runtime/train/feed.h"
 #include "tools/driver/cli.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
+#include "tools/driver/train_flags.h"
 
 namespace tg {
 
@@ -82,10 +85,24 @@ static std::string nameTwice(const CLI::App& app) {
   return "";
 }
 
+/// What is wrong with the text of a source of values: whether it is there and fits is known later.
+static Result<void> checkSources(const CLI::App& app) {
+  auto given = [&](const char* flag) {
+    const CLI::Option* option = app.get_option_no_throw(flag);
+    return option ? option->results() : std::vector<std::string>();
+  };
+  for (const char* flag : {"--input", "--expected-output", "--set"})
+    for (const std::string& text : given(flag)) TG_CHECK(parseInputSpec(text));
+  TG_TRY(const DataFlags data, parseData(given("--data")));
+  TG_CHECK(checkBindings(data.train));
+  return checkBindings(data.val);
+}
+
 /// What CLI11 lets pass. Passes are judged here, since plugins among the options bring more of them.
 static Result<void> checkValues(const CLI::App& app) {
   if (const std::string wrong = wrongNumber(app); !wrong.empty()) return fail(wrong);
   if (const std::string wrong = nameTwice(app); !wrong.empty()) return fail(wrong);
+  TG_CHECK(checkSources(app));
   auto given = [&](const char* flag) {
     const CLI::Option* option = app.get_option_no_throw(flag);
     return option && option->count() ? option->results().back() : std::string();

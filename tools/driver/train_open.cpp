@@ -103,15 +103,12 @@ Result<void> checkSameModule(const OpenTraining& training, const std::string& ru
   return differs(fmt::format("{} is not the module the run was started with", model.file), run);
 }
 
-Result<void> checkSameData(OpenTraining& training, const std::string& run, const ModelFlags& model,
-                           const TrainState& saved) {
+Result<void> checkSameData(OpenTraining& training, const std::string& run, const TrainState& saved) {
   if (!comparableData(saved.dataHash))
     training.notes.push_back("warning: the run was started by an older version, so whether its data is the "
                              "same is not known");
   else if (saved.dataHash != training.feed->fingerprint())
     return differs("the data is not what the run was started with", run);
-  if (model.seed != saved.seed)
-    return differs(fmt::format("--seed={} is not the run's {}", model.seed, saved.seed), run);
   return {};
 }
 
@@ -275,7 +272,8 @@ static int takeData(const CLI::App& app, const ModelFlags& model, const TrainFla
   if (!data->val.empty() || flags.valFraction > 0)
     if (auto has = ensureEval(module, out.notes); !has) return report(app, exitInput, has.error());
   auto feed = openData(module, model.seed, flags, saved.vocabulary);
-  if (!feed) return report(app, exitInput, feed.error());
+  // Without --data the only thing that can be wrong is that it is missing.
+  if (!feed) return report(app, flags.data.empty() ? exitUsage : exitInput, feed.error());
   out.feed = std::move(*feed);
   return exitOk;
 }
@@ -359,8 +357,11 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   if (int code = takeData(app, model, flags, saved, *module, out)) return code;
   RankShare share;
   if (out.resumed) {
-    auto same = checkSameData(out, run, model, saved);
+    auto same = checkSameData(out, run, saved);
     if (!same) return report(app, exitInput, same.error());
+    if (model.seed != saved.seed)
+      return report(app, exitUsage,
+                    differs(fmt::format("--seed={} is not the run's {}", model.seed, saved.seed), run));
     if (int code = shareOf(app, model, flags, run, *module, saved, share)) return code;
     if (int code = recount(app, run, saved, share, model, out)) return code;
   }

@@ -129,19 +129,20 @@ MODULES = [
     Row("pass is unknown", train("--pipeline=append-gard"), USAGE, r"append-gard.*append-grad"),
     Row("pass's option is unknown", train("--pipeline=append-grad,append-adam{rate=1}"), USAGE, r"rate.*lr"),
     Row("pass's option has a bad value", train("--pipeline=append-grad,append-adam{lr=x}"), USAGE, r"lr.*x"),
+    Row("configuration is empty", ["train", "good.tgir", GIVEN, "--config=blank.tgir"], INPUT, r"blank\.tgir is empty"),
     Row("pass of a configuration is unknown", ["train", "good.tgir", GIVEN, "--config=passes.toml"], INPUT,
         r"passes\.toml: no pass is named 'append-gard'"),
     Row("passes are not closed", train("--pipeline=append-grad,append-adam{lr=1"), USAGE, r"expected '}' behind append-adam's options"),
 ]
 
 DATA = [
-    Row("data is not there", train(data=""), INPUT, r"say where the inputs come from: --data"),
+    Row("data is not there", train(data=""), USAGE, r"say where the inputs come from: --data"),
     Row("data for no input", train(data="--data=x=0,y=0,z=0"), INPUT, r"there is data for 'z', which is no input"),
     Row("data for one input of two", train(data="--data=x=0"), INPUT, r"input 'y' .* has no data"),
-    Row("two sources for one input", train(data="--data=x=0,y=0,x=1"), INPUT, r"there are two sources for 'x'"),
+    Row("two sources for one input", train(data="--data=x=0,y=0,x=1"), USAGE, r"there are two sources for 'x'"),
     Row("data's file is not there", fed("@none.npy"), INPUT, r"none\.npy: .*No such file"),
-    Row("data is a folder", fed("@folder"), INPUT, r"'x': .*@FILE\.npy"),
-    Row("data is a folder by name", fed("@folder/"), INPUT, r"'x': .*@FILE\.npy"),
+    Row("data is a folder", fed("@folder"), USAGE, r"'x': .*@FILE\.npy"),
+    Row("data is a folder by name", fed("@folder/"), USAGE, r"'x': .*@FILE\.npy"),
     Row("data may not be read", fed("@closed.npy"), INPUT, r"closed\.npy: .*Permission denied"),
     Row("data of another type", fed("@ints.npy"), INPUT, r"ints\.npy holds 8x2xi32, but tensor<4x2xf32> is expected"),
     Row("data of complex numbers", fed("@complex.npy"), INPUT, r"complex\.npy: .*c8"),
@@ -162,15 +163,15 @@ DATA = [
     Row("idx of another magic", fed("@bad-idx2-ubyte/255"), INPUT, r"bad-idx2-ubyte: expected an IDX array"),
     Row("idx cut off", fed("@cut-idx2-ubyte/255"), INPUT, r"cut-idx2-ubyte: expected 16 bytes of elements, got 13"),
     Row("idx without a divisor", fed("@i-idx2-ubyte"), INPUT, r"i-idx2-ubyte holds 8x2xu8.*a divisor"),
-    Row("idx divided by nothing", fed("@i-idx2-ubyte/0"), INPUT, r"expected a divisor other than 0"),
+    Row("idx divided by nothing", fed("@i-idx2-ubyte/0"), USAGE, r"expected a divisor other than 0"),
     Row("gzip cut off", fed("@cut-idx2-ubyte.gz/255"), INPUT, r"cut-idx2-ubyte\.gz: the gzip data is cut off"),
     Row("gzip of nothing", fed("@no-idx2-ubyte.gz/255"), INPUT, r"no-idx2-ubyte\.gz: "),
     Row("raw of broken rows", fed("?x2xf32=@raw.bin"), INPUT, r"raw\.bin: expected rows of 8 bytes, got 61"),
-    Row("raw of no type", fed("?x2xf23=@raw.bin"), INPUT, r"f23"),
+    Row("raw of no type", fed("?x2xf23=@raw.bin"), USAGE, r"f23"),
     Row("list of another length", fed("[1,2,3]"), INPUT, r"'x'.*3"),
-    Row("parenthesis not closed", fed("rand("), INPUT, r"expected '\)': the '\(' of 'rand\(,y=@y\.npy' is not closed"),
-    Row("bracket not closed", fed("[1,2"), INPUT, r"expected '\]': the '\[' of '\[1,2,y=@y\.npy' is not closed"),
-    Row("number of no kind", fed("1.2.3"), INPUT, r"1\.2\.3"),
+    Row("parenthesis not closed", fed("rand("), USAGE, r"expected '\)': the '\(' of 'rand\(,y=@y\.npy' is not closed"),
+    Row("bracket not closed", fed("[1,2"), USAGE, r"expected '\]': the '\[' of '\[1,2,y=@y\.npy' is not closed"),
+    Row("number of no kind", fed("1.2.3"), USAGE, r"1\.2\.3"),
 ]
 
 TEXTS = [
@@ -231,7 +232,7 @@ RUNS = [
         r"changed\.tgir is not the module the run was started with.*--init-from=run"),
     Row("resume with changed data", resumed("run", "--data=x=@other.npy,y=@y.npy"), INPUT,
         r"the data is not what the run was started with.*--init-from=run"),
-    Row("resume with another seed", resumed("run", "--seed=99"), INPUT, r"--seed=99 is not the run's 0.*--init-from=run"),
+    Row("resume with another seed", resumed("run", "--seed=99"), USAGE, r"--seed=99 is not the run's 0.*--init-from=run"),
     Row("resume with another vocabulary", resumed("spoken", "--data=text:news"), INPUT, r"news.*'X'"),
     Row("resume with a text in another order", resumed("spoken", "--data=text:text2"), INPUT, r"the data is not what"),
     Row("run's folder holds a run", train("--run-dir=run", keeps=True), INPUT, r"run holds a run already: --resume=run"),
@@ -277,7 +278,12 @@ DEVICES = [
 ]
 
 OTHER_VERBS = [
-    Row("exec without an input", call(), INPUT, r"input 'x' of type tensor<2x2xf32> is missing: give --input=x=SPEC"),
+    Row("exec without an input", call(), USAGE, r"input 'x' of type tensor<2x2xf32> is missing: give --input=x=SPEC"),
+    Row("exec with an input of no source", call("--input=x"), USAGE, r"expected an input as NAME=SOURCE, got 'x'"),
+    Row("exec expects by no source", call("--input=x=0", "--expected-output=y"), USAGE, r"NAME=SOURCE, got 'y'"),
+    Row("parameter set by no source", train("--set=w=one"), USAGE, r"'w': expected .*got 'one'"),
+    Row("sampling of nothing", ["sample", "none"], INPUT, r"none: no such file or folder"),
+    Row("evaluation of no file", ["eval", "none"], INPUT, r"none: no such file or folder"),
     Row("exec with an unknown input", call("--input=z=0"), INPUT, r"@predict has no input 'z'; it has x"),
     Row("exec with an input twice", call("--input=x=0", "--input=x=1"), USAGE,
         r"--input says two values for x: 'x=0' and 'x=1'"),
