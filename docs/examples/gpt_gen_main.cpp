@@ -44,7 +44,8 @@ static int run(int argc, char** argv) {
     return 2;
   }
   auto module = tg::makeGpt(config);
-  if (!module) return fmt::print(stderr, "gpt-gen: {}", module.error().str()), 1;
+  // It reads nothing, so what is wrong is an option.
+  if (!module) return fmt::print(stderr, "gpt-gen: {}", module.error().str()), 2;
   fmt::print("{}", tg::print(**module));
   return 0;
 }
