@@ -114,9 +114,13 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
     if (file.descriptor_ < 0) return systemError(path, "write");
     return file;
   }
+  // A link stays a link, /dev/stdout too: its target is what is replaced.
+  std::error_code error;
+  if (const fs::path target = fs::canonical(path, error); !error && fs::is_symlink(path, error))
+    file.path_ = target.string();
   do {
     // Processes of two containers have the same number, so the name of one that was killed may be there.
-    file.temporary_ = fmt::format("{}{}{}.{}", path, kTemporary, ::getpid(), counter++);
+    file.temporary_ = fmt::format("{}{}{}.{}", file.path_, kTemporary, ::getpid(), counter++);
     file.descriptor_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (file.descriptor_ < 0 && errno == EEXIST);
   if (file.descriptor_ < 0) return systemError(path, "write");
