@@ -31,6 +31,36 @@ Result<std::string> readInput(const std::string& path) {
   return readText(0, "standard input");
 }
 
+Result<void> mayWrite(const std::string& flag, const std::string& path) {
+  if (path.empty() || path == "-") return {};
+  auto refuse = [&](const std::string& why) { return fail(fmt::format("{}={}: {}", flag, path, why)); };
+  struct stat status {};
+  const bool there = ::stat(path.c_str(), &status) == 0;
+  if (!there && errno != ENOENT) return refuse(std::strerror(errno));
+  if (there && S_ISDIR(status.st_mode)) return refuse("it is a directory");
+  if (there && !S_ISREG(status.st_mode))
+    return ::access(path.c_str(), W_OK) == 0 ? Result<void>() : refuse(std::strerror(errno));
+  // A file is written beside its place and renamed, so that it is whole or not there.
+  std::error_code error;
+  const fs::path named = there ? fs::canonical(path, error) : fs::path(path);
+  const std::string folder = named.has_parent_path() ? named.parent_path().string() : ".";
+  if (!fs::is_directory(folder, error)) return refuse(fmt::format("there is no folder {}", folder));
+  return ::access(folder.c_str(), W_OK | X_OK) == 0 ? Result<void>() : refuse(std::strerror(errno));
+}
+
+Result<void> mayMakeFolder(const std::string& flag, const std::string& path) {
+  std::error_code error;
+  auto refuse = [&](const std::string& why) { return fail(fmt::format("{}={}: {}", flag, path, why)); };
+  fs::path at = fs::absolute(path, error).lexically_normal();
+  if (error) return refuse(fmt::format("where this runs: {}", error.message()));
+  if (!at.has_filename()) at = at.parent_path();
+  while (!fs::exists(fs::symlink_status(at, error)) && at.has_relative_path()) at = at.parent_path();
+  if (!fs::is_directory(at, error)) return refuse(fmt::format("{} is no folder", at.string()));
+  return ::access(at.c_str(), W_OK | X_OK) == 0
+             ? Result<void>()
+             : refuse(fmt::format("{}: {}", at.string(), std::strerror(errno)));
+}
+
 Result<void> notOverOther(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
                           const std::vector<std::string>& read) {
   std::error_code error;

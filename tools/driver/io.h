@@ -17,6 +17,12 @@ Result<std::string> readInput(const std::string& path);
 /// is no regular file (a pipe, /dev/null) is written to directly.
 Result<void> writeOutput(const std::string& path, const std::string& text);
 
+/// An error where no file can be written under this name: it is a folder, there is no folder for it, one may
+/// not write there. "" and "-" are fine. Asked before the work whose result would be lost.
+Result<void> mayWrite(const std::string& flag, const std::string& path);
+/// The same for a folder that is there or will be made with those above it.
+Result<void> mayMakeFolder(const std::string& flag, const std::string& path);
+
 /// An error where what is written to `path` would take the place of one of the files `read`, by any name, or of one
 /// that does not begin as `begins` tells. The error names `flag`.
 Result<void> notOverOther(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),

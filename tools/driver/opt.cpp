@@ -186,11 +186,14 @@ int Invocation::run() {
   return exitOk;
 }
 
-/// Whether what is written takes the place of nothing that is read, besides the module itself, and of text alone.
+/// Whether what is written can be, and takes the place of nothing that is read, besides the module itself, and of text alone.
 Result<void> checkOutputs(const Command& command) {
   std::vector<std::string> read = {command.target};
   for (const PipelineStep& step : command.pipeline.steps())
     for (const NamedAttr& option : step.options) read.push_back(option.value.text);
+  // The tree's folders are made first, and the output may go there.
+  TG_CHECK(command.treeDir.empty() ? mayWrite("--output", command.output)
+                                   : mayMakeFolder("--print-ir-tree-dir", command.treeDir));
   TG_CHECK(notOverOther("--output", command.output, beginsText, read));
   read.push_back(command.input);
   std::vector<OutputFile> outputs = {{"--output", command.output}};

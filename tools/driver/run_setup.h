@@ -34,11 +34,6 @@ void holdReports(std::string* into);
 
 /// A word as a shell takes it, in quotes where that needs them.
 std::string shellWord(const std::string& word);
-/// An error where no file can be written under this name: it is a folder, there is no folder for it, one may
-/// not write there. "" and "-" are fine. Asked before the work whose result would be lost.
-Result<void> mayWrite(const std::string& flag, const std::string& path);
-/// The same for a folder that is there or will be made with those above it.
-Result<void> mayMakeFolder(const std::string& flag, const std::string& path);
 /// `mayWrite`, and an error where the output would take the place of a file that is no such output: one that
 /// is there and does not begin as `begins` tells, or one of `read`, the files that the command reads, or one of a
 /// checkpoint.

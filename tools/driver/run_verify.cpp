@@ -9,6 +9,7 @@
 #include "runtime/check/verify_device.h"
 #include "runtime/compile.h"
 #include "runtime/interp/kernel_interp.h"
+#include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
 #include "tools/driver/train_open.h"
 #include "tools/driver/verify_dump.h"
