@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "ir/infer.h"
 #include "ir/op_view.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/pieces.h"
