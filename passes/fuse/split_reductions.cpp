@@ -70,8 +70,7 @@ class Splitter {
       func_.body.ops.push_back(std::move(op));
       return;
     }
-    value->name = op->result()->name;
-    op->result()->uses.replaceAll(value);
+    stand(*op, value);
   }
 
   /// Decomposes an op and takes the parts one by one.
@@ -82,7 +81,43 @@ class Splitter {
     std::vector<Value*> results = expandOp(*op, builder_);
     builder_.setEnd(body);
     for (size_t i = 0; i < results.size(); ++i) op->results[i]->uses.replaceAll(results[i]);
-    while (!parts.empty()) take(parts.takeFront());
+    const bool places = op->code == Opcode::max_pool2d_grad;
+    while (!parts.empty()) {
+      std::unique_ptr<Op> part = parts.takeFront();
+      places && part->code == Opcode::argmax ? storePlaces(std::move(part)) : take(std::move(part));
+    }
+  }
+
+  /// Puts the argmax of a pool's windows into a kernel of its own. What is stored are places; in one kernel with its
+  /// readers it would be what each element of each window gets.
+  void storePlaces(std::unique_ptr<Op> op) {
+    std::vector<const Op*> views;  // of x, the last first
+    Value* source = op->in(0);
+    for (; source->def && source->def->info().has(table::view); source = source->def->in(0))
+      views.push_back(source->def);
+    if (Value* value = argExtremum(*op)) return stand(*op, value);
+    RegionWriter writer(builder_.loc());
+    writer.define(source, writer.bind(source));
+    for (auto view = views.rbegin(); view != views.rend(); ++view) writer.copy(**view);
+    writer.copy(*op);
+    stand(*op, stored(writer, *op->result()));
+  }
+
+  /// A value takes an op's place.
+  static void stand(const Op& op, Value* value) {
+    value->name = op.result()->name;
+    op.result()->uses.replaceAll(value);
+  }
+
+  /// Ends a region that yields a copy of the value, and gives what its kernel stores.
+  Value* stored(RegionWriter& writer, const Value& value) {
+    std::vector<std::unique_ptr<Value>> results;
+    results.push_back(std::make_unique<Value>(value));
+    results[0]->name = builder_.names().unique(value.name);
+    auto fused = writer.finish({writer.here(&value)}, std::move(results), target_);
+    Value* out = fused->result();
+    func_.body.ops.push_back(std::move(fused));
+    return out;
   }
 
   /// Emits what stands for an op and returns its value, or null to keep the op.
@@ -212,15 +247,10 @@ class Splitter {
     writer.define(source, writer.bind(source));
     if (weights != source) writer.copy(*weights->def);
     writer.copy(*view->def);
-    std::vector<std::unique_ptr<Value>> results;
-    results.push_back(std::make_unique<Value>(*view));
-    results[0]->name = builder_.names().unique(view->name);
-    auto turned = writer.finish({writer.here(view)}, std::move(results), target_);
-    Value* stored = turned->result();
-    func_.body.ops.push_back(std::move(turned));
+    Value* turned = stored(writer, *view);
     AttrList attrs = op.attrs;
     tg::set(attrs, "transpose_a", Attr::boolean(true));
-    return builder_.op(Opcode::matmul, {stored, as::matmul(op).rhs()}, attrs);
+    return builder_.op(Opcode::matmul, {turned, as::matmul(op).rhs()}, attrs);
   }
 
   /// A product of a matrix and a vector, whose rows or columns workgroups sum as those of a tensor, or of a column and a
