@@ -44,6 +44,14 @@ static Schedule chooseProduct(const Op& fused, const Op& product, const Target& 
   return *choose<MatmulSchedule>(product, target);
 }
 
+/// Whether rows are windows that overlap. Invocations that each walk one then read what their neighbours read.
+static bool rowsOverlap(const Op& fused) {
+  const OpList& ops = fused.regions[0]->ops;
+  return std::any_of(ops.begin(), ops.end(), [](const Op* op) {
+    return op->code == Opcode::unfold && as::unfold(*op).step() < as::unfold(*op).size();
+  });
+}
+
 static Schedule fastestSchedule(const Op& fused, const Target& target) {
   for (Op* op : fused.regions[0]->ops) {
     if (op->info().fusion == table::Fusion::attention) {
@@ -80,7 +88,9 @@ static Schedule fastestSchedule(const Op& fused, const Target& target) {
   if (products == 1 && !rows && !mixed &&
       everyYield([&](const Type& type) { return type.elements() == product->result()->type.elements(); }))
     return chooseProduct(fused, *product, target);
-  if (rows && !mixed && everyYield([&](const Type& type) {
+  const bool walked = rows && rows->rows >= target.parallel && rowsOverlap(fused) &&
+                      everyYield([&](const Type& type) { return type.elements() == rows->rows; });
+  if (rows && !mixed && !walked && everyYield([&](const Type& type) {
         return type.elements() == rows->rows || type.elements() == rows->rows * rows->length;
       }))
     return *choose<RowSchedule>(fused, target);
