@@ -155,10 +155,11 @@ static bool searchesAgain(const Op& op) {
 /// rows, 4 rows in one kernel are as fast on lavapipe.
 static bool hasFewLongRows(const Op& op, const Target& target) {
   if (op.info().fusion != table::Fusion::row || target.reduce != "workgroup") return false;
+  const auto space = rowSpaceOf(op);
+  if (!space && !op.info().attr("axis")) return false;
   const Shape& shape = op.in(0)->type.shape;
-  const bool ofAxis = op.info().attr("axis");
-  const int axis = ofAxis ? normalAxis(as::softmax(op).axis(), shape.rank()) : shape.rank() - 1;
-  const int64_t length = shape[axis], rows = shape.elements() / length;
+  const int64_t length = space ? space->length : shape[normalAxis(as::softmax(op).axis(), shape.rank())];
+  const int64_t rows = shape.elements() / length;
   return length > kLongestRow && rows * target.workgroup < target.parallel;
 }
 
