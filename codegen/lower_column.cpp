@@ -46,8 +46,8 @@ std::optional<ColumnSpace> columnSpaceOf(const Op& op) {
     return space;
   }
   case Opcode::argmax:
-  case Opcode::argmin:  // last stays 1: lanes of a vector would go over the elements one after another
-    space.count = op.in(0)->type.elements() / std::max<int64_t>(1, space.results);
+  case Opcode::argmin:  // as if results had no last axis to load vectors along: vectors are taken apart
+    space.count = op.in(0)->type.elements() / space.results;
     space.reductions = 2;
     return space;
   case Opcode::scatter_add:

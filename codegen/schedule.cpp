@@ -88,7 +88,8 @@ static Schedule fastestSchedule(const Op& fused, const Target& target) {
   if (products == 1 && !rows && !mixed &&
       everyYield([&](const Type& type) { return type.elements() == product->result()->type.elements(); }))
     return chooseProduct(fused, *product, target);
-  const bool walked = rows && rows->rows >= target.parallel && rowsOverlap(fused) &&
+  const bool walked = rows && target.reduce == "workgroup" && rows->rows >= target.parallel &&
+                      rowsOverlap(fused) &&
                       everyYield([&](const Type& type) { return type.elements() == rows->rows; });
   if (rows && !mixed && !walked && everyYield([&](const Type& type) {
         return type.elements() == rows->rows || type.elements() == rows->rows * rows->length;

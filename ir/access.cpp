@@ -137,6 +137,18 @@ static bool sumsUpRows(const Op& op, int64_t count) {
   return length > 0 && rowsPerSum(op, {count / length, length}) > 0;
 }
 
+/// Whether each element of a value of this shape reads its own row's element of an operand that has one for each row of
+/// `length`: the operand's extents are 1 along the axes of a row and the value's along the others.
+static bool readsOwnRow(const Shape& operand, const Shape& value, int64_t length) {
+  int64_t inside = 1;
+  for (int axis = value.rank() - 1, own = operand.rank() - 1; axis >= 0; --axis, --own) {
+    const int64_t extent = own >= 0 ? operand[own] : 1;
+    if (extent != (inside < length ? 1 : value[axis])) return false;
+    if (inside < length) inside *= value[axis];
+  }
+  return inside == length;
+}
+
 bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Module& module) {
   if (const Op* custom = customOf(fused)) return takesOver(fused, *custom, binding, result, module);
   const Part part = partOf(fused, result);
@@ -151,17 +163,41 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
   const auto& body = fused.regions[0]->ops;
   if (rows && std::none_of(body.begin(), body.end(), isFull)) return false;
   std::unordered_set<const Value*> reached{source};
+  // What came of reading a whole row: one element a row, and those spread over the row's elements.
+  std::unordered_set<const Value*> ofRows, spread;
   for (Op* op : fused.regions[0]->ops) {
-    bool reads = false;
-    forEachUse(static_cast<const Op&>(*op), [&](Value* value) { reads |= reached.count(value) > 0; });
-    if (!reads || op->code == Opcode::yield) continue;
+    bool reads = false, readsRows = false, readsSpread = false;
+    forEachUse(static_cast<const Op&>(*op), [&](Value* value) {
+      reads |= reached.count(value) > 0;
+      readsRows |= ofRows.count(value) > 0;
+      readsSpread |= spread.count(value) > 0;
+    });
+    if ((!reads && !readsRows && !readsSpread) || op->code == Opcode::yield) continue;
+    auto& elements = reads ? reached : spread;
     // Sums over rows take elements on their way, before their row is written.
     if (rows && sumsUpRows(*op, count)) continue;
     if (const int64_t own = rows ? rowLength(*op) : 0) {
       if ((length && own != length) || op->in(0)->type.elements() != count) return false;
       length = own;
       for (const auto& value : op->results)
-        if (value->type.elements() == count) reached.insert(value.get());
+        (value->type.elements() == count ? elements : ofRows).insert(value.get());
+      continue;
+    }
+    if (readsRows) {
+      // Elements of a row may read what came of their own row; another's may be written over by then.
+      if (op->results.size() != 1) return false;
+      const Value* result = op->result();
+      const bool keeps = keepsElements(*op) || op->code == Opcode::reshape;
+      if (keeps && result->type.elements() == count / length) {
+        ofRows.insert(result);
+        continue;
+      }
+      bool own = keepsElements(*op) || op->code == Opcode::broadcast_to;
+      forEachUse(static_cast<const Op&>(*op), [&](Value* value) {
+        own = own && (!ofRows.count(value) || readsOwnRow(value->type.shape, result->type.shape, length));
+      });
+      if (!own || result->type.elements() != count) return false;
+      elements.insert(result);
       continue;
     }
     if (!keepsElements(*op)) return false;
@@ -169,7 +205,7 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
       return false;  // every element reads the key
     for (const auto& value : op->results) {
       if (value->type.elements() != count) return false;
-      reached.insert(value.get());
+      elements.insert(value.get());
     }
   }
   const Op* yield = fused.regions[0]->terminator();

@@ -16,7 +16,7 @@ struct RowSpace {
 };
 
 /// The rows an op reduces along: of reductions over trailing axes and of row composites over the
-/// last axis. Nothing for other ops.
+/// last axis, behind which axes of extent 1 may stand. Nothing for other ops.
 std::optional<RowSpace> rowSpaceOf(const Op& op);
 
 /// The rows of a kernel's ops, where they have any: all of them have the same.

@@ -26,11 +26,13 @@ constexpr int kCompositePrimitives = 8;
 /// Views that follow each other before one is stored, chosen: index arithmetic grows with each.
 constexpr int kMostViews = 64;
 
-// Rows that kernels of their own share.
+// Composites that become several kernels.
 
-/// The longest row of a composite for one workgroup where the device has room for more. On an H200 a step with a softmax
-/// of one row of 80 000 took 34 µs in one kernel and 24 in several, of 2^18 81 and 25; of 8 rows of 80 000 37 and 32.
+/// The longest row for one workgroup where there are few of them. On an H200 a step with a softmax of one row of 80 000
+/// took 34 µs in one kernel and 24 in several, of 2^18 81 and 25; of 8 rows of 80 000 37 and 32.
 constexpr int64_t kLongestRow = 1 << 16;
+/// Rows that are few, chosen: a kernel for all takes no memory between its passes.
+constexpr int64_t kFewRows = 16;
 
 /// Elements that an invocation takes alone in a composite while others are idle, chosen: as many as a second stage does.
 constexpr int64_t kMostAlone = 64;
@@ -72,7 +74,8 @@ constexpr int64_t kUpdateRow = 7168, kUpdateRows = 16;
 /// Elements that a block of a running sum adds up one by one. On lavapipe a sum along 2048 of 2048 x 2048 took 35 ms with
 /// blocks of 64, 13 with 16 and 8 with 8, which has one more level; 4 x 128 x 8192 took 144, 14 and 15.
 constexpr int64_t kScanBlock = 16;
-/// Blocks up to which an axis is one, where invocations have one element each: a level is two dispatches.
+/// Blocks up to which a running sum is one kernel where the device has an invocation for each element, chosen: cutting it
+/// up takes two dispatches more.
 constexpr int64_t kFewScanBlocks = 8;
 
 // Products along a long inner axis (split-K).

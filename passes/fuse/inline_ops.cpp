@@ -151,8 +151,8 @@ static bool searchesAgain(const Op& op) {
   return size * size / (static_cast<double>(rows.step) * static_cast<double>(columns.step)) > kMostSearched;
 }
 
-/// Whether a kernel of rows leaves most of the device idle: few rows, too long for one workgroup each. Where lanes take
-/// rows, 4 rows in one kernel are as fast on lavapipe.
+/// Whether a kernel of rows leaves most of the device idle: few rows, too long for one workgroup each. Not where a lane
+/// takes a row by itself: on lavapipe several kernels are slower from 4 rows on.
 static bool hasFewLongRows(const Op& op, const Target& target) {
   if (op.info().fusion != table::Fusion::row || target.reduce != "workgroup") return false;
   const auto space = rowSpaceOf(op);
@@ -160,7 +160,7 @@ static bool hasFewLongRows(const Op& op, const Target& target) {
   const Shape& shape = op.in(0)->type.shape;
   const int64_t length = space ? space->length : shape[normalAxis(as::softmax(op).axis(), shape.rank())];
   const int64_t rows = shape.elements() / length;
-  return length > kLongestRow && rows * target.workgroup < target.parallel;
+  return length > kLongestRow && rows <= kFewRows && rows * target.workgroup < target.parallel;
 }
 
 /// Whether a kernel would go over many elements with one invocation for each of few results: a pool of large windows, or

@@ -37,7 +37,8 @@ bool isBoundary(const Op& op);
 /// Whether one kernel computes the op, if it is a composite: no product with views around it, whose views go
 /// to what reads them and whose product gets a schedule of its own; no draw over rows, a map and a reduction;
 /// no attention gradient, which is two kernels, and no attention that is faster through its scores; nothing
-/// that binds more than the target allows.
+/// that binds more than the target allows; nothing whose one kernel would leave most of the device idle or read windows
+/// again and again.
 bool isOneKernel(const Op& op, const Target& target);
 /// The value a chain of order-preserving views starts from.
 Value* throughReshapes(Value* value);

@@ -13,9 +13,10 @@
 //                → the scans of blocks of 16, plus the exclusive scan of the blocks' sums
 //   joins        a tg.concat of more tensors than a kernel binds → a tg.concat of some
 //   scatters     large ones of tg.scatter_add, by blocks of ids or pieces of them (split_scatter.h)
-//   parts        composites without a kernel of their own are taken apart: short attention into matmul,
+//   parts        composites without a kernel of their own are taken apart (isOneKernel): short attention into matmul,
 //                softmax, matmul; a reduced cross entropy into rows and a mean; rows along another axis than
-//                the last
+//                the last; few long rows; pools over large windows, and the gradient of a maximum over windows
+//                that overlap
 //
 // Requires: stage(tensor) with a target: `parallel` says how many invocations keep the device busy.
 // Ensures: each op left fits one kernel of the target. The order of sums changes here, and before for the
@@ -91,10 +92,12 @@ class Splitter {
   /// Puts the argmax of a pool's windows into a kernel of its own. What is stored are places; in one kernel with its
   /// readers it would be what each element of each window gets.
   void storePlaces(std::unique_ptr<Op> op) {
+    auto isPart = [](const Op* def) {
+      return def && (def->info().has(table::view) || def->code == Opcode::stop_gradient || isWidening(*def));
+    };
     std::vector<const Op*> views;  // of x, the last first
     Value* source = op->in(0);
-    for (; source->def && source->def->info().has(table::view); source = source->def->in(0))
-      views.push_back(source->def);
+    for (; isPart(source->def); source = source->def->in(0)) views.push_back(source->def);
     if (Value* value = argExtremum(*op)) return stand(*op, value);
     RegionWriter writer(builder_.loc());
     writer.define(source, writer.bind(source));

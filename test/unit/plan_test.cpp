@@ -543,6 +543,29 @@ TEST(Access, ReadsOnlyWrittenElement) {
                     total + "%c = tg.sub %a, %b : tensor<4x4xf32>\n%r = tg.reshape %c {shape = [16]} : "
                             "tensor<16xf32>\n",
                     "row"));
+  const std::string all = "%b = tg.sum %a {axes = [1]} : tensor<4xf32>\n";
+  EXPECT_TRUE(reads(t, t,
+                    all + "%c = tg.exp %b : tensor<4xf32>\n%d = tg.reshape %c {shape = [4, 1]} : "
+                          "tensor<4x1xf32>\n%r = tg.sub %a, %d : tensor<4x4xf32>\n",
+                    "row"));
+  EXPECT_TRUE(reads(t, t,
+                    total + "%c = tg.broadcast_to %b {shape = [4, 4]} : tensor<4x4xf32>\n%r = tg.sub %a, %c "
+                            ": tensor<4x4xf32>\n",
+                    "row"));
+  // What came of another row may be read too late: here element j of a row reads the sum of row j.
+  EXPECT_FALSE(reads(t, t, all + "%r = tg.sub %a, %b : tensor<4x4xf32>\n", "row"));
+  EXPECT_FALSE(reads(t, t,
+                     all + "%c = tg.reshape %b {shape = [1, 4]} : tensor<1x4xf32>\n%d = tg.broadcast_to %c "
+                           "{shape = [4, 4]} : tensor<4x4xf32>\n%r = tg.sub %a, %d : tensor<4x4xf32>\n",
+                     "row"));
+  EXPECT_FALSE(reads(t, t,
+                     total + "%c = tg.flip %b {axes = [0]} : tensor<4x1xf32>\n%r = tg.sub %a, %c : "
+                             "tensor<4x4xf32>\n",
+                     "row"));
+  EXPECT_FALSE(reads(t, t,
+                     total + "%c = tg.slice %b {starts = [1, 0], limits = [2, 1]} : tensor<1x1xf32>\n%r = "
+                             "tg.sub %a, %c : tensor<4x4xf32>\n",
+                     "row"));
   EXPECT_FALSE(reads(t, t, "%r = tg.softmax %a {axis = 0} : tensor<4x4xf32>\n", "row"));
   EXPECT_FALSE(reads(t, t,
                      "%b = tg.sum %a {axes = [0], keepdims = true} : tensor<1x4xf32>\n%r = tg.sub %a, %b : "
