@@ -25,6 +25,7 @@
 #include <algorithm>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "codegen/features.h"
 #include "codegen/lower.h"
@@ -109,13 +110,14 @@ class KernelTable {
   }
   /// The name of the kernel, which is taken over when it is new.
   std::string add(std::unique_ptr<Item> kernel, const std::string& word) {
-    std::string key;
-    const uint64_t hash = quickHash(*kernel);
-    for (auto [like, end] = byHash_.equal_range(hash); like != end; ++like) {
-      if (key.empty()) key = kernelKey(*kernel);
-      if (kernelKey(*kernels_[like->second]) == key) return kernels_[like->second]->name;
+    const size_t next = kernels_.size();
+    auto [like, fresh] = byHash_.try_emplace(quickHash(*kernel), First{next, false});
+    if (!fresh) {  // keys are long: made where a hash is met again
+      if (!std::exchange(like->second.hasKey, true))
+        byKey_.emplace(kernelKey(*kernels_[like->second.index]), like->second.index);
+      const auto [same, isNew] = byKey_.emplace(kernelKey(*kernel), next);
+      if (!isNew) return kernels_[same->second]->name;
     }
-    byHash_.emplace(hash, kernels_.size());
     kernel->name = fmt::format("k{}_{}", kernels_.size(), word);
     kernels_.push_back(std::move(kernel));
     return kernels_.back()->name;
@@ -123,7 +125,13 @@ class KernelTable {
   std::vector<std::unique_ptr<Item>> take() { return std::move(kernels_); }
 
  private:
-  std::unordered_multimap<uint64_t, size_t> byHash_;  ///< indices into kernels_
+  /// The first kernel of a hash, an index into kernels_, and whether byKey_ has it.
+  struct First {
+    size_t index;
+    bool hasKey;
+  };
+  std::unordered_map<uint64_t, First> byHash_;
+  std::unordered_map<std::string, size_t> byKey_;  ///< kernels whose hash is no other's are missing
   std::unordered_map<std::string, KnownKernel> known_;
   std::vector<std::unique_ptr<Item>> kernels_;
 };
