@@ -94,8 +94,10 @@ Index IndexSpace::scale(const Index& a, int64_t factor) const {
 
 int64_t IndexSpace::max(const Index& a) const {
   int64_t out = a.c;
-  for (auto [id, factor] : a.terms)
-    if (factor > 0) out += factor * (variables_[static_cast<size_t>(id)].range - 1);
+  for (auto [id, factor] : a.terms) {
+    const auto& variable = variables_[static_cast<size_t>(id)];
+    if (factor > 0) out += factor * ((variable.range - 1) / variable.align * variable.align);
+  }
   return out;
 }
 

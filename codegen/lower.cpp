@@ -31,6 +31,20 @@ Result<void> LowerContext::checkStraight(int64_t operations) const {
                                        schedule.str(), operations, kMost));
 }
 
+bool LowerContext::isInPlace() const {
+  return std::any_of(fused.results.begin(), fused.results.end(),
+                     [](const auto& each) { return each->place && each->place->inplace; });
+}
+
+void LowerContext::storeAll(const std::vector<size_t>& slots, const Index& offset) {
+  const OpList& ops = fused.regions[0]->ops;
+  const bool views =
+      std::any_of(ops.begin(), ops.end(), [](const Op* op) { return op->info().has(table::view); });
+  if (slots.size() > 1 && views && isInPlace())
+    for (size_t slot : slots) emitter.emitLinear(yields[slot], offset);
+  for (size_t slot : slots) store(slot, offset);
+}
+
 void LowerContext::bounded(const Index& index, int64_t count, const std::function<void(const Index&)>& body) {
   if (space.max(index) < count) return body(index);
   KV value = space.materialize(index);

@@ -151,9 +151,7 @@ Result<void> lowerKernel(LowerContext& c, const ColumnSchedule& schedule) {
     c.emitter.shareRows({lanes, result, lane, c.kernel.depth(), 1, 1, side});
     for (const Value* value : c.yields) c.emitter.emitLinear(value, result);
     // The first lane stores the result. In place of an operand it must wait until the other lanes have read that.
-    const bool inPlace = std::any_of(c.fused.results.begin(), c.fused.results.end(),
-                                     [](const auto& each) { return each->place && each->place->inplace; });
-    if (inPlace) c.kernel.barrier();
+    if (c.isInPlace()) c.kernel.barrier();
     c.kernel.guard(stores, [&] {
       for (size_t slot = 0; slot < c.yields.size(); ++slot) c.store(slot, result);
     });

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <vector>
 
 #include "codegen/lower_schedules.h"
 #include "codegen/schedule_parts.h"
@@ -43,15 +46,16 @@ Result<void> lowerKernel(LowerContext& c, const MapSchedule& schedule) {
                                 c.schedule.str(), vec, value->type.elements()));
   int64_t largest = 0;
   for (const Value* value : c.yields) largest = std::max(largest, value->type.elements() / vec);
+  std::map<int64_t, std::vector<size_t>, std::greater<>> bySize;
+  for (size_t slot = 0; slot < c.yields.size(); ++slot)
+    bySize[c.yields[slot]->type.elements() / vec].push_back(slot);
   c.launch(largest, schedule.workgroup, [&](const Index& i) {
-    for (size_t slot = 0; slot < c.yields.size(); ++slot) {
-      int64_t count = c.yields[slot]->type.elements() / vec;
-      c.bounded(i, count, [&](const Index& at) {
+    for (const auto& [count, slots] : bySize)
+      c.bounded(i, count, [&, &slots = slots](const Index& at) {
         Index offset = c.space.scale(at, vec);
         if (vec == kLanes) offset = c.space.add(offset, IndexSpace::lane());
-        c.store(slot, offset);
+        c.storeAll(slots, offset);
       });
-    }
   });
   return {};
 }

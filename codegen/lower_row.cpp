@@ -182,16 +182,14 @@ void SharedRows::elements(const Index& row, const Index& column, std::span<KV> s
     const Index offset = c_.space.add(start, column);
     for (size_t i = 0; i < sums.size(); ++i)
       sums[i] = c_.kernel.add(sums[i], c_.emitter.emitLinear(c_.yields[slots_.sums[i]]->def->in(0), offset));
-    for (size_t slot : slots_.full) c_.store(slot, offset);
+    c_.storeAll(slots_.full, offset);
     return;
   }
   // At an index as the reductions', whose values are known. An invocation behind the row's end reads nothing more: a
   // result may stand where an operand does.
   auto [inside, at] = c_.emitter.below(column, rows_.length);
   const Index offset = c_.space.add(start, at);
-  c_.kernel.guard(inside, [&] {
-    for (size_t slot : slots_.full) c_.store(slot, offset);
-  });
+  c_.kernel.guard(inside, [&] { c_.storeAll(slots_.full, offset); });
 }
 
 /// A row, of which `sums` has the sums of each round, one after another.
@@ -349,7 +347,7 @@ Result<void> lowerKernel(LowerContext& c, const RowSchedule& schedule) {
   };
   auto elements = [&](const Index& row, const Index& column) {
     Index offset = c.space.add(c.space.scale(row, rows.length), column);
-    for (size_t slot : slots.full) c.store(slot, offset);
+    c.storeAll(slots.full, offset);
   };
   if (schedule.lanes == 1) {
     c.launch(rows.rows, schedule.workgroup, [&](const Index& row) {

@@ -31,6 +31,11 @@ struct LowerContext {
   /// long.
   Result<void> checkStraight(int64_t operations) const;
   void store(size_t slot, const Index& offset) { emitter.store(firstSlot + static_cast<int>(slot), offset); }
+  /// Stores these results at one offset. Where one stands in the place of an operand, all are computed before: an operand
+  /// that is read in two shapes is loaded twice.
+  void storeAll(const std::vector<size_t>& slots, const Index& offset);
+  /// Whether a result stands in the place of an operand.
+  bool isInPlace() const;
   /// Runs the body under `index < count` where the index could be larger, with an index known to be smaller, which
   /// keeps its alignment.
   void bounded(const Index& index, int64_t count, const std::function<void(const Index&)>& body);

@@ -256,6 +256,8 @@ Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std
   TG_CHECK(checkSkips(fused));
   std::string key = regionKey(fused) + fused.attr("schedule").str() + '\n';
   for (bool texel : texels) key += texel ? 't' : 's';
+  for (const auto& result : fused.results)  // what stands in place of an operand waits for its loads
+    key += result->place && result->place->inplace ? 'i' : 'o';
   if (const KnownKernel* known = kernels_.find(key)) return known;
   TG_TRY(LoweredKernel lowered, lower(fused, texels));
   KnownKernel known{{}, {}, std::move(lowered.params), lowered.grid};
