@@ -276,9 +276,9 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
   return out;
 }
 
-/// Lanes that share a row each find the first extremum of every width-th element; the least index of those that hold the
-/// row's is the first. The row's first element starts, in every lane: no other beats it where it is NaN, and then none is
-/// equal to the extremum.
+/// Each lane of a row takes every width-th element and keeps the first extremum of these; of the lanes that hold the row's
+/// extremum the least index wins. Every lane starts with the row's first element. Where that is NaN no other element
+/// beats it and no lane equals the extremum: the answer is 0.
 KV RegionEmitter::argExtremum(const Op& op, const Indices& at) {
   if (IndexSpace::usesLane(at)) return lanewise(op.result(), at);
   const Shape& shape = op.in(0)->type.shape;
@@ -300,12 +300,10 @@ KV RegionEmitter::argExtremum(const Op& op, const Indices& at) {
     return emit(op.in(0), in);
   };
   auto body = [&](const Index& round, const std::vector<KV>& carried) {
-    Index index = round;
-    KV element;
-    if (shared) index = space_.add(space_.scale(round, width), rows_.lane);
+    const Index index = shared ? space_.add(space_.scale(round, width), rows_.lane) : round;
     const bool full = space_.max(index) < count;
     const Hit part = full ? Hit{{}, index} : hit(index, 0, count);
-    element = take(part.inside);
+    const KV element = take(part.inside);
     KV better = kernel_.op(beats, {element, carried[0]}, DType::i1);
     if (!full) better = kernel_.op(Opcode::k_and, {better, part.cond}, DType::i1);
     KV here = kernel_.cast(space_.materialize(part.inside), DType::i32);

@@ -46,7 +46,7 @@ std::optional<ColumnSpace> columnSpaceOf(const Op& op) {
     return space;
   }
   case Opcode::argmax:
-  case Opcode::argmin:  // as if results had no last axis to load vectors along: vectors are taken apart
+  case Opcode::argmin:  // `last` stays 1, so that vec is 1: an argmax takes the lanes of a vector one by one
     space.count = op.in(0)->type.elements() / space.results;
     space.reductions = 2;
     return space;

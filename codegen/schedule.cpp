@@ -44,7 +44,7 @@ static Schedule chooseProduct(const Op& fused, const Op& product, const Target& 
   return *choose<MatmulSchedule>(product, target);
 }
 
-/// Whether rows are windows that overlap. Invocations that each walk one then read what their neighbours read.
+/// Whether rows are windows that overlap. With an invocation for each window, neighbours read the same elements.
 static bool rowsOverlap(const Op& fused) {
   const OpList& ops = fused.regions[0]->ops;
   return std::any_of(ops.begin(), ops.end(), [](const Op* op) {

@@ -163,7 +163,7 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
   const auto& body = fused.regions[0]->ops;
   if (rows && std::none_of(body.begin(), body.end(), isFull)) return false;
   std::unordered_set<const Value*> reached{source};
-  // What came of reading a whole row: one element a row, and those spread over the row's elements.
+  // What came of whole rows: values with one element a row, and those spread over the elements of their rows.
   std::unordered_set<const Value*> ofRows, spread;
   for (Op* op : fused.regions[0]->ops) {
     bool reads = false, readsRows = false, readsSpread = false;
@@ -187,12 +187,12 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
       // Elements of a row may read what came of their own row; another's may be written over by then.
       if (op->results.size() != 1) return false;
       const Value* result = op->result();
-      const bool keeps = keepsElements(*op) || op->code == Opcode::reshape;
-      if (keeps && result->type.elements() == count / length) {
+      if (!keepsElements(*op)) return false;
+      if (result->type.elements() == count / length) {
         ofRows.insert(result);
         continue;
       }
-      bool own = keepsElements(*op) || op->code == Opcode::broadcast_to;
+      bool own = true;
       forEachUse(static_cast<const Op&>(*op), [&](Value* value) {
         own = own && (!ofRows.count(value) || readsOwnRow(value->type.shape, result->type.shape, length));
       });

@@ -58,8 +58,8 @@ class CallQueue {
     CallQueue* queue_;
     bool inLoan_;
   };
-  /// While it lives, made in a turn, calls that read have theirs within that turn. Its end waits for them. Two sessions
-  /// whose calls wait for a piece of the other then go on.
+  /// Made by a call in its turn: as long as it lives, calls that only read run too, and its end waits for them. So two
+  /// sessions that each wait for a piece of the other go on.
   class Loan {
    public:
     explicit Loan(CallQueue& queue) : queue_(queue) { queue_.lend(); }

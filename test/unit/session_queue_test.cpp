@@ -23,6 +23,14 @@ std::unique_ptr<Session> onInterpreter(SessionOptions options = interpOptions())
   return session ? std::move(*session) : nullptr;
 }
 
+/// Options of a session that trains nothing and computes with another's parameters.
+SessionOptions sharing(Session& owner) {
+  SessionOptions options = interpOptions();
+  options.trainPipeline = "";
+  options.sharedParams = *owner.params();
+  return options;
+}
+
 TEST(CallQueueTest, servesInTheOrderOfTheCalls) {
   CallQueue queue;
   std::vector<int> order;
@@ -77,10 +85,7 @@ TEST_F(SessionTest, callsFromThreadsAreServedInTurn) {
 
 TEST(SessionQueueTest, everyKindOfCallMayComeFromAnyThread) {
   auto session = onInterpreter(), alone = onInterpreter();
-  SessionOptions borrowing = interpOptions();
-  borrowing.trainPipeline = "";
-  borrowing.sharedParams = *session->params();
-  auto reader = onInterpreter(borrowing);
+  auto reader = onInterpreter(sharing(*session));
   std::vector<std::thread> threads;
   for (int i = 0; i < 3; ++i) threads.emplace_back([&] { lossAfter(*session, 4); });
   threads.emplace_back([&] {
@@ -145,10 +150,7 @@ TEST(SessionQueueTest, aCallMayCloseItsSession) {
 
 TEST(SessionQueueTest, aCallMayReadFromASessionItSharesMemoryWith) {
   auto session = onInterpreter();
-  SessionOptions borrowing = interpOptions();
-  borrowing.trainPipeline = "";
-  borrowing.sharedParams = *session->params();
-  auto reader = onInterpreter(borrowing);
+  auto reader = onInterpreter(sharing(*session));
   const NamedArrays before = *session->downloadParams();
   EXPECT_TRUE(reader->writeTensors(ItemKind::param, session->tensors(ItemKind::param)));
   EXPECT_TRUE(sameBits(*session->downloadParams(), before));
@@ -180,10 +182,7 @@ TEST(SessionQueueTest, twoSessionsMayWriteFromEachOther) {
 
 TEST(SessionQueueTest, aCallMayReadWhatWaitsForItsMemory) {
   auto session = onInterpreter();
-  SessionOptions borrowing = interpOptions();
-  borrowing.trainPipeline = "";
-  borrowing.sharedParams = *session->params();
-  auto reader = onInterpreter(borrowing);
+  auto reader = onInterpreter(sharing(*session));
   TensorSource source = session->tensors(ItemKind::param);
   source.read = [&, read = source.read](size_t tensor, int64_t at, std::span<std::byte> out) {
     std::thread([&] { EXPECT_TRUE(session->step(trainInputs())); }).join();
