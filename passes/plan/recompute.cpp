@@ -40,38 +40,66 @@ Recompute::Recompute(std::vector<Kernel> kernels, std::vector<int64_t> bytes)
 
 int64_t Recompute::peak() const { return live_.empty() ? 0 : *std::max_element(live_.begin(), live_.end()); }
 
-/// Finds lives, runs and bytes alive from steps_.
+/// Finds runs, lives and bytes alive from steps_.
 void Recompute::follow() {
-  lives_.assign(bytes_.size(), {});
-  runs_.assign(kernels_.size(), {});
-  live_.assign(steps_.size() + 1, 0);
+  std::vector<int> runs(kernels_.size());
+  for (int kernel : steps_) ++runs[kernel];
+  runs_.clear(runs);
+  for (int place = 0; place < static_cast<int>(steps_.size()); ++place) runs_.push(steps_[place], place);
+  followBlocks();
+  countLive();
+}
+
+void Recompute::followBlocks() {
+  std::vector<int> uses(bytes_.size()), lives(bytes_.size());
+  for (int kernel : steps_) {
+    const Task& task = kernels_[kernel].task;
+    for (int block : task.reads) ++uses[block];
+    for (int block : task.writes) ++(maker_[block] >= 0 ? lives : uses)[block];
+  }
+  // What no kernel makes alone lives once; what is read before it is made has a life before.
+  for (int& count : lives) ++count;
+  readers_.clear(uses);
+  lives_.clear(lives);
+  auto make = [&](int block, int place) {
+    const size_t readers = readers_[block].size();
+    lives_.push(block, {place, place, readers, readers});
+  };
+  auto read = [&](int block, int place) {
+    if (lives_[block].empty()) make(block, place);
+    readers_.push(block, place);
+    Life& life = lives_[block].back();
+    life.last = place;
+    ++life.to;
+  };
   for (int place = 0; place < static_cast<int>(steps_.size()); ++place) {
     const Task& task = kernels_[steps_[place]].task;
-    runs_[steps_[place]].push_back(place);
-    for (int block : task.reads) {
-      if (lives_[block].empty()) lives_[block].push_back({place, {}});
-      lives_[block].back().readers.push_back(place);
-    }
+    for (int block : task.reads) read(block, place);
     for (int block : task.writes) {
       if (lives_[block].empty() || maker_[block] >= 0)
-        lives_[block].push_back({place, {}});
+        make(block, place);
       else
-        lives_[block].back().readers.push_back(place);
+        read(block, place);
     }
   }
-  for (size_t block = 0; block < bytes_.size(); ++block)
-    for (const Life& life : lives_[block]) {
+}
+
+void Recompute::countLive() {
+  live_.assign(steps_.size() + 1, 0);
+  for (int block = 0; block < static_cast<int>(bytes_.size()); ++block)
+    for (const Life& life : std::as_const(lives_)[block]) {
       live_[life.made] += bytes_[block];
-      live_[life.last() + 1] -= bytes_[block];
+      live_[life.last + 1] -= bytes_[block];
     }
   for (size_t place = 1; place < live_.size(); ++place) live_[place] += live_[place - 1];
   live_.pop_back();
+  std::vector<int> taken;
   for (int place = 0; place < static_cast<int>(steps_.size()); ++place) {
     // A result may take the bytes of an operand that is read for the last time.
-    std::vector<int> taken;
+    taken.clear();
     for (const auto& [written, read] : kernels_[steps_[place]].task.takeOver) {
       const Life* life = lifeAt(read, place);
-      if (!life || life->last() != place || std::find(taken.begin(), taken.end(), read) != taken.end())
+      if (!life || life->last != place || std::find(taken.begin(), taken.end(), read) != taken.end())
         continue;
       taken.push_back(read);
       live_[place] -= bytes_[written];
@@ -81,17 +109,20 @@ void Recompute::follow() {
 
 /// The life that a reader at a place would find, or null.
 const Recompute::Life* Recompute::lifeAt(int block, int place) const {
-  const std::vector<Life>& lives = lives_[block];
+  const std::span<const Life> lives = lives_[block];
   auto next =
       std::partition_point(lives.begin(), lives.end(), [&](const Life& life) { return life.made < place; });
   return next == lives.begin() ? nullptr : &*(next - 1);
 }
 
-/// Whether bytes are free at the peak when what they hold is made again at a place behind it.
-bool Recompute::spares(const Life& life, int peak, int place) const {
-  if (life.made >= peak || life.last() <= peak) return false;
-  auto next = std::lower_bound(life.readers.begin(), life.readers.end(), peak);
-  return *next > peak && *next >= place;
+/// Whether a block is made before the peak and not read there, so that its bytes are free when it is made again
+/// at a place behind.
+bool Recompute::spares(int block, int peak, int place) const {
+  const Life* life = lifeAt(block, peak);
+  if (!life || life->last <= peak) return false;
+  const std::span<const int> readers = readersOf(block, *life);
+  const int next = *std::lower_bound(readers.begin(), readers.end(), peak);
+  return next > peak && next >= place;
 }
 
 /// Whether a block may be alive between two places too, at less than `most` bytes.
@@ -109,8 +140,8 @@ bool Recompute::collect(int block, int place, int peak, std::vector<int>& found)
   found.push_back(kernel);
   for (int source : kernels_[kernel].task.reads) {
     const Life* life = lifeAt(source, place);
-    if (bytes_[source] == 0 || (life && life->last() >= place)) continue;
-    if (life && life->last() > peak && canStay(source, life->last() + 1, place, live_[peak])) continue;
+    if (bytes_[source] == 0 || (life && life->last >= place)) continue;
+    if (life && life->last > peak && canStay(source, life->last + 1, place, live_[peak])) continue;
     if (!collect(source, place, peak, found)) return false;
   }
   return true;
@@ -118,24 +149,23 @@ bool Recompute::collect(int block, int place, int peak, std::vector<int>& found)
 
 /// The place behind `place` where a kernel runs again, or -1.
 int Recompute::laterRun(int kernel, int place) const {
-  const std::vector<int>& runs = runs_[kernel];
+  const std::span<const int> runs = runs_[kernel];
   auto next = std::upper_bound(runs.begin() + 1, runs.end(), place);
   return next == runs.end() ? -1 : *next;
 }
 
 std::optional<Recompute::Choice> Recompute::choiceFor(int block, int peak) const {
-  const Life* life = lifeAt(block, peak);
-  if (maker_[block] < 0 || bytes_[block] == 0 || !life || !spares(*life, peak, peak)) return {};
+  if (maker_[block] < 0 || bytes_[block] == 0 || !spares(block, peak, peak)) return {};
+  const std::span<const int> readers = readersOf(block, *lifeAt(block, peak));
   Choice choice;
-  choice.place = *std::upper_bound(life->readers.begin(), life->readers.end(), peak);
+  choice.place = *std::upper_bound(readers.begin(), readers.end(), peak);
   if (!collect(block, choice.place, peak, choice.kernels)) return {};
   std::sort(choice.kernels.begin(), choice.kernels.end());
   for (int kernel : choice.kernels) {
     choice.work += kernels_[kernel].work;
     int64_t bytes = 0;
     for (int written : kernels_[kernel].task.writes) {
-      const Life* other = lifeAt(written, peak);
-      if (other && spares(*other, peak, choice.place)) choice.bytes += bytes_[written];
+      if (spares(written, peak, choice.place)) choice.bytes += bytes_[written];
       bytes += bytes_[written];
     }
     const int later = laterRun(kernel, choice.place);
@@ -179,7 +209,7 @@ bool Recompute::isNeeded(int place) const {
   if (runs_[kernel][0] == place) return true;
   const std::vector<int>& written = kernels_[kernel].task.writes;
   return std::any_of(written.begin(), written.end(),
-                     [&](int block) { return !lifeAt(block, place + 1)->readers.empty(); });
+                     [&](int block) { return !readersOf(block, *lifeAt(block, place + 1)).empty(); });
 }
 
 void Recompute::spare(int64_t most) {

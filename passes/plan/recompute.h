@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "passes/plan/order.h"
@@ -16,6 +18,34 @@ struct Kernel {
   double work = 0;
   bool again = false;  ///< it may run more than once
   int repeats = -1;    ///< an earlier kernel of which this is another run; its blocks are that one's then
+};
+
+/// Lists one behind the other in one vector, which are refilled without asking for memory again.
+template <class T>
+class Lists {
+ public:
+  /// Makes all lists empty, each with room for as many elements as `sizes` says.
+  void clear(const std::vector<int>& sizes) {
+    begins_.resize(sizes.size());
+    size_t elements = 0;
+    for (size_t list = 0; list < sizes.size(); ++list) {
+      begins_[list] = elements;
+      elements += static_cast<size_t>(sizes[list]);
+    }
+    ends_ = begins_;
+    elements_.resize(elements);
+  }
+  void push(int list, T element) { elements_[ends_[list]++] = std::move(element); }
+  std::span<const T> operator[](int list) const {
+    return {elements_.data() + begins_[list], elements_.data() + ends_[list]};
+  }
+  std::span<T> operator[](int list) {
+    return {elements_.data() + begins_[list], elements_.data() + ends_[list]};
+  }
+
+ private:
+  std::vector<T> elements_;
+  std::vector<size_t> begins_, ends_;
 };
 
 /// The kernels in the order they run, some of them more than once. A kernel reads what ran last before it.
@@ -43,11 +73,20 @@ class Recompute {
   double addedWork() const { return added_ / work_; }
 
  private:
-  struct Life;
+  /// The bytes of one run's result: from the place that writes them to the last that reads them.
+  struct Life {
+    int made = 0, last = 0;
+    size_t from = 0, to = 0;  ///< of the block's readers
+  };
   struct Choice;
   void follow();
+  void followBlocks();
+  void countLive();
+  std::span<const int> readersOf(int block, const Life& life) const {
+    return readers_[block].subspan(life.from, life.to - life.from);
+  }
   const Life* lifeAt(int block, int place) const;
-  bool spares(const Life& life, int peak, int place) const;
+  bool spares(int block, int peak, int place) const;
   bool canStay(int block, int from, int to, int64_t most) const;
   bool collect(int block, int place, int peak, std::vector<int>& found) const;
   std::optional<Choice> choiceFor(int block, int peak) const;
@@ -63,15 +102,10 @@ class Recompute {
 
   std::vector<int> steps_;
   // What follows from steps_.
-  /// The bytes of one run's result: from the place that writes them to the last that reads them.
-  struct Life {
-    int made = 0;
-    std::vector<int> readers;  ///< places, in order
-    int last() const { return readers.empty() ? made : readers.back(); }
-  };
-  std::vector<std::vector<Life>> lives_;  ///< of each block, in order
-  std::vector<std::vector<int>> runs_;    ///< places of each kernel, in order
-  std::vector<int64_t> live_;             ///< bytes alive at each place
+  Lists<int> readers_;         ///< of each block, the places of all its lives
+  Lists<Life> lives_;          ///< of each block, in order
+  Lists<int> runs_;            ///< places of each kernel, in order
+  std::vector<int64_t> live_;  ///< bytes alive at each place
 };
 
 }  // namespace tg::plan
