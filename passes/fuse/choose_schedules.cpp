@@ -69,7 +69,7 @@ static std::string withoutUnits(const Op& region) {
       std::holds_alternative<CoopmatAttentionSchedule>(schedule))
     return "";
   return precision == "f32x3" ? "; multiplies f32 in place of f32x3, without matrix units"
-                              : "; rounds to f16 without matrix units";
+                              : fmt::format("; rounds to {} without matrix units", precision);
 }
 
 /// The ops that a kernel computes, its parts apart; its last view where it does nothing else. Parts share no
