@@ -68,9 +68,11 @@ bool suitsCoopmat(const Op& product, const Target& target) {
          target.matmul != "register" && std::min({size.m, size.n, size.inner}) >= 16;
 }
 
-/// Whether memory holds an operand as the matrices take it, behind views alone.
+/// Whether memory holds an operand as the matrices take it, behind views alone, but for windows, of which eight elements
+/// in a row lie nowhere.
 bool isNarrowInMemory(const Value* v, DType dtype) {
   while (v->def && (v->def->code == Opcode::cast || v->def->info().has(table::view))) {
+    if (v->def->code == Opcode::unfold) return false;
     v = v->def->in(0);
     if (v->type.dtype == dtype) return true;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // mixed-precision: products of 16 bits, and for f16 a scale that keeps gradients within range.
 //
-// What: with f16 or bf16, every tg.matmul of f32 becomes one of that type (narrow_products.cpp): casts in front of it
-//   and behind it say which activations, gradients of activations and copies of weights are 16-bit in memory. Parameters,
+// What: with f16 or bf16, every tg.matmul and convolution of f32 becomes one of that type (narrow_products.cpp): casts in
+//   front of it and behind it say which activations, gradients of activations and copies of weights are 16-bit in memory. Parameters,
 //   their gradients, the optimizer and everything between the casts stay f32. With f32x3 each product of extents from
 //   16 on, and attention of heads up to 64 wide, gets that precision and its operands scales (halved_products.cpp), and
 //   nothing is cast. With f16 and gradients at hand the loss is scaled: the gradient starts at a

@@ -20,7 +20,22 @@
 
 namespace tg {
 
+/// Whether an op is a convolution or one of its gradients.
+static bool isConvolution(const Op& op) {
+  return op.info().fusion == table::Fusion::contraction && op.code != Opcode::matmul;
+}
+
+/// The type that a value has, or had before it was cast.
+static DType typeBelowCast(const Value& value) {
+  return value.def && value.def->code == Opcode::cast ? value.def->in(0)->type.dtype : value.type.dtype;
+}
+
 std::string multipliedAs(const Op& op) {
+  if (isConvolution(op)) {
+    const DType dtype = typeBelowCast(*op.in(0));
+    const bool narrow = isNarrow(dtype) && typeBelowCast(*op.in(1)) == dtype;
+    return std::string(name(narrow ? dtype : op.in(0)->type.dtype));
+  }
   auto narrower = [](const Value& operand, std::string precision) {
     return isNarrow(operand.type.dtype) ? std::string(name(operand.type.dtype)) : std::move(precision);
   };
@@ -51,26 +66,34 @@ class NarrowProducts {
   }
 
  private:
-  /// Whether a value is only read on the way to gradients of parameters, or to states in which they are summed up.
+  /// Whether a value is only read on the way to gradients of parameters, or to what an optimizer makes of them: their
+  /// norm, and parameters and states that it updates.
   bool leadsToParameters(const Value& value) {
     if (auto known = leads_.find(&value); known != leads_.end()) return known->second;
     bool leads = !value.uses.empty();
     for (const Use& use : value.uses) {
       const Op& user = *use.user();
-      if (user.code == Opcode::param_grad || user.code == Opcode::update) continue;
-      const Value* next = becomes(value, user);
-      leads = leads && next && leadsToParameters(*next);
+      if (user.code == Opcode::param_grad || user.code == Opcode::update ||
+          user.code == Opcode::sum_of_squares)
+        continue;
+      leads = leads && leadsOn(value, user);
     }
     return leads_[&value] = leads;
   }
 
-  /// What an op that is no product makes of a value; of several values, collectives make a result each. Null: not one.
-  static const Value* becomes(const Value& value, const Op& user) {
-    if (user.code == Opcode::matmul) return nullptr;
-    if (!isCollective(user)) return user.results.size() == 1 ? user.result() : nullptr;
-    for (int i = 0; i < user.numOperands(); ++i)
-      if (user.in(i) == &value) return user.result(i);
-    return nullptr;
+  /// Whether all that an op makes of a value leads there; a product does not. Of several values, collectives make a
+  /// result each.
+  bool leadsOn(const Value& value, const Op& user) {
+    if (user.info().fusion == table::Fusion::contraction || user.info().fusion == table::Fusion::attention)
+      return false;
+    bool leads = false;
+    for (int i = 0; i < static_cast<int>(user.results.size()); ++i) {
+      const Value& result = *user.result(i);
+      if (result.uses.empty() || (isCollective(user) && user.in(i) != &value)) continue;
+      if (!leadsToParameters(result)) return false;
+      leads = true;
+    }
+    return leads;
   }
 
   /// Whether the function returns a value, or a view of it, and nothing else reads it.
@@ -201,15 +224,15 @@ class NarrowProducts {
   }
 
   void rewrite(Op& op, bool wide) {
-    if (op.code != Opcode::matmul) return rewriteAttention(op);
+    if (op.info().fusion == table::Fusion::attention) return rewriteAttention(op);
     Value* sum = wide ? nullptr : withBias(op.result());
     if (sum && sum != op.result()) round(*sum), wide = true;
     for (Operand& operand : op.operands) {
       Value* narrow = narrowed(operand.value);
       operand = Operand::of(wide ? widened(narrow) : narrow);
     }
-    if (wide) return set(op.attrs, "precision", Attr::word(std::string(name(dtype_))));
-    retypeResult(op, *op.result(), dtype_, builder_);
+    if (!wide) return retypeResult(op, *op.result(), dtype_, builder_);
+    if (!isConvolution(op)) set(op.attrs, "precision", Attr::word(std::string(name(dtype_))));
   }
 
   Item& func_;

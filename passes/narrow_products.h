@@ -8,15 +8,15 @@
 
 namespace tg {
 
-/// The name of the type in which a product or an attention multiplies: its operands' where that is narrow, else its
-/// precision. "" for other ops.
+/// The name of the type in which a product, a convolution or an attention multiplies: its operands' where that is narrow,
+/// maybe cast back to f32, else its precision. "" for other ops.
 std::string multipliedAs(const Op& op);
 
-/// Makes every tg.matmul and tg.attention of f32 in a function one of `dtype`, f16 or bf16. Operands are cast to it, once
+/// Makes every tg.matmul, convolution and tg.attention of f32 in a function one of `dtype`, f16 or bf16. Operands are cast to it, once
 /// for all products that read a value, and so is the result, behind the bias if it has one; other ops read the cast back
 /// to f32. Memory then holds the 16 bits. A result that goes nowhere but into gradients of parameters or out of the
 /// function stays f32, as a sum of exact products: the product has f32 operands cast back from 16 bits, and
-/// `precision = dtype`.
+/// a tg.matmul `precision = dtype`.
 void narrowProducts(Module& module, Item& func, DType dtype);
 
 }  // namespace tg

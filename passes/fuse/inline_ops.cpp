@@ -130,9 +130,17 @@ Value* throughReshapes(Value* value) {
   return value;
 }
 
-/// The type that a value has, or had before it was widened.
+/// Whether an op gives elements of its operand, and besides them at most zeros.
+static bool movesElements(const Op& op) {
+  return op.info().fusion == Fusion::view && op.numOperands() == 1 &&
+         (op.code != Opcode::pad || as::pad(op).value() == 0);
+}
+
+/// The type that a value has, or had before it was widened and its elements were moved.
 static DType factorOf(const Value& value) {
-  return value.def && isWidening(*value.def) ? value.def->in(0)->type.dtype : value.type.dtype;
+  const Value* from = &value;
+  while (from->def && movesElements(*from->def)) from = from->def->in(0);
+  return from->def && isWidening(*from->def) ? from->def->in(0)->type.dtype : from->type.dtype;
 }
 
 void useUnits(Op& op, const Target& target) {
