@@ -70,9 +70,21 @@ static bool streamsForward(const Op& attention, const AttentionSizes& size, cons
   return size.batch * ((size.queries + rows - 1) / rows) >= target.units() || size.keys <= rows;
 }
 
+/// Whether few workgroups of so many queries would walk many keys while most of the device is idle. With matrix units,
+/// streamed against stored, a step in bf16 took on an H200, in milliseconds (heads x queries x keys, of 64):
+///
+///   8x1x8192  0.55  0.21    8x64x8192   0.56  0.19    32x1x1024   0.12  0.23
+///   8x16x8192 0.53  0.16    8x128x8192  0.56  0.27    32x16x1024  0.12  0.10
+///                           8x256x4096  0.28  0.20
+static bool walksAlone(const AttentionSizes& size, int64_t rows, const Target& target) {
+  constexpr int64_t kManyKeys = 2048, kIdle = 4;
+  return size.keys >= kManyKeys && size.batch * ((size.queries + rows - 1) / rows) * kIdle < target.units();
+}
+
 bool streamsScores(const Op& attention, const Target& target) {
-  if (choose<CoopmatAttentionSchedule>(attention, target)) return true;
-  AttentionSizes size(attention);
+  const AttentionSizes size(attention);
+  const auto matrices = choose<CoopmatAttentionSchedule>(attention, target);
+  if (matrices && !walksAlone(size, matrices->tile[0], target)) return true;
   if (streamsForward(attention, size, target)) return true;
   // Stored scores are computed once, streamed ones in each of the three kernels of a training step; storing
   // wins while a cache holds them. On lavapipe a causal step took, streamed against stored, 1.1 times as
@@ -88,7 +100,7 @@ bool streamsScores(const Op& attention, const Target& target) {
   const int64_t width = size.width + size.valueWidth;
   const bool wide = target.matmul == "shared" && width > kWide;
   const int64_t scores = size.batch * size.queries * size.keys * bytes;
-  return width <= kWidest &&
+  return (matrices || width <= kWidest) &&
          (scores >= target.streamScores * (wide ? kWideShare : 1) || scores > mostBytes(target));
 }
 
