@@ -394,9 +394,9 @@ void Former::findReaders() {
   }
 }
 
-/// The gradient of a layer norm's gain is a sum over rows of products with the rows' statistics. The kernel
-/// over rows that computes those could compute the products as well, and would store them for the sum alone;
-/// the sum can compute them from at most two tensors that stand in memory for others, and the statistics.
+/// Maps that a sum alone reads could be part of a kernel that makes their operands for others, too, and would be stored
+/// for the sum. The sum computes them itself, if they read at most two tensors that stand in memory in any case: the
+/// products of a norm's gain, of x, its gradient and the rows' statistics; a matrix of 16 bits times a vector.
 void Former::keepWithSum(const Op& sum) {
   const int64_t elements = sum.in(0)->type.elements();
   std::set<const Op*> maps;
@@ -421,15 +421,14 @@ void Former::keepWithSum(const Op& sum) {
     forEachUse(*def, [&](Value* operand) { work.push_back(throughReshapes(operand)); });
   }
   int large = 0;
-  bool ofRows = false, onTheWay = false;  // for the kernel over rows
+  bool onTheWay = false;  // for a kernel over rows
   for (const Value* leaf : leaves) {
     if (leaf->type.elements() == elements) ++large;
     const auto rows = leaf->def ? rowSpaceOf(*leaf->def) : std::nullopt;
-    ofRows = ofRows || (rows && leaf->type.elements() < elements);
     onTheWay = onTheWay || (rows && sumsRows(*rows, rowsPerSum(sum, *rows), target_));
     if (leaf->def && isOnlyOurs(leaf) && leaf->type.elements() == elements) return;
   }
-  if (!ofRows || large > kMapsOfASum || onTheWay) return;
+  if (large > kMapsOfASum || onTheWay) return;
   for (const Op* map : maps) sumOf_[map] = &sum;
 }
 

@@ -136,8 +136,7 @@ static bool movesElements(const Op& op) {
          (op.code != Opcode::pad || as::pad(op).value() == 0);
 }
 
-/// The type that a value has, or had before it was widened and its elements were moved.
-static DType factorOf(const Value& value) {
+DType factorOf(const Value& value) {
   const Value* from = &value;
   while (from->def && movesElements(*from->def)) from = from->def->in(0);
   return from->def && isWidening(*from->def) ? from->def->in(0)->type.dtype : from->type.dtype;

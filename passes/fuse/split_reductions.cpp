@@ -256,14 +256,21 @@ class Splitter {
     return builder_.op(Opcode::matmul, {turned, as::matmul(op).rhs()}, attrs);
   }
 
+  /// An operand as a product reads it, of its precision.
+  TensorExpr factor(const as::matmul& product, Value* operand) {
+    const TensorExpr x{&builder_, operand};
+    const DType dtype = *dtypeNamed(product.precision());
+    return dtype == DType::f32 || factorOf(*operand) == dtype ? x : x.cast(dtype).cast(DType::f32);
+  }
+
   /// A product of a matrix and a vector, whose rows or columns workgroups sum as those of a tensor, or of a column and a
   /// row, which is a map. Null for other products, and where lanes sum by themselves.
   Value* vectorProduct(const Op& op) {
     const as::matmul product(op);
     const Shape& out = op.result()->type.shape;
-    if (out.rank() != 2 || product.precision() != "f32" || target_.reduce != "workgroup") return nullptr;
+    if (out.rank() != 2 || product.precision() == "f32x3" || target_.reduce != "workgroup") return nullptr;
     const int64_t inner = op.in(0)->type.elements() / out[0];
-    const TensorExpr a{&builder_, product.lhs()}, b{&builder_, product.rhs()};
+    const TensorExpr a = factor(product, product.lhs()), b = factor(product, product.rhs());
     if (inner == 1) return (a.reshape({out[0], 1}) * b.reshape({1, out[1]})).value;
     if (std::min(out[0], out[1]) != 1 || inner < kShortestVector || out.elements() < kShortestVector)
       return nullptr;
@@ -314,7 +321,9 @@ class Splitter {
   bool readsNarrow(const Op& op) const {
     const std::string precision = as::matmul(op).precision();
     const DType narrow = precision == "bf16" ? DType::bf16 : DType::f16;
-    if (precision == "f32" || isSplit(op) || !target_.multiplies(narrow)) return false;
+    const Shape& out = op.result()->type.shape;
+    const bool fills = std::min(out[out.rank() - 2], out.back()) >= kMatrixSide;
+    if (precision == "f32" || isSplit(op) || !target_.multiplies(narrow) || !fills) return false;
     return std::all_of(op.operands.begin(), op.operands.end(), [&](const Operand& operand) {
       const Op* def = operand.value->def;
       return def && def->code == Opcode::cast && def->in(0)->type.dtype == narrow;
