@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times single ops beside PyTorch: each forward, backward and with a step of SGD, on a GPU that both run on.
 
-    tools/bench_ops.py [--bin DIR] [--only REGEX] [--list] [--steps N]
+    tools/bench_ops.py [--bin DIR] [--only REGEX] [--list] [--steps N] [--precision f32|bf16]
 
 A case is a module of one op whose loss is the sum of the squares of its result. tg-run profile times the device's part
 of a call; PyTorch, which reads the same text here, replays a CUDA graph of the same work. Milliseconds, and how many
-times as long PyTorch takes. Without PyTorch and CUDA only our column is measured.
+times as long PyTorch takes. Without PyTorch and CUDA only our column is measured. In bf16 parameters stay f32: the
+module runs through mixed-precision, PyTorch under autocast.
 """
 import argparse
 import json
@@ -143,12 +144,14 @@ def cases():
     return c.modules
 
 
-def ours(tg_run, text, steps):
+def ours(tg_run, text, options):
     """Milliseconds of a call on the device; None where it failed."""
+    mixed = "" if options.precision == "f32" else f",mixed-precision{{precision={options.precision}}}"
+    pipeline = f"append-grad{mixed},append-sgd"
     with tempfile.NamedTemporaryFile("w", suffix=".tgir") as file:
         file.write(text)
         file.flush()
-        command = [tg_run, "profile", file.name, "--pipeline=append-grad,append-sgd", f"--steps={steps}", "--json"]
+        command = [tg_run, "profile", file.name, f"--pipeline={pipeline}", f"--steps={options.steps}", "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stderr, file=sys.stderr)
@@ -157,14 +160,15 @@ def ours(tg_run, text, steps):
 
 
 class Torch:
-    """Runs such modules by PyTorch, in f32 without TF32."""
+    """Runs such modules by PyTorch, in f32 without TF32 or under autocast."""
 
-    def __init__(self):
+    def __init__(self, precision):
         import torch  # pylint: disable=import-outside-toplevel
 
         if not torch.cuda.is_available():
             raise ImportError("no CUDA device")
         self.torch = torch
+        self.narrow = precision != "f32"
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = True
 
@@ -223,8 +227,9 @@ class Torch:
             for param in params.values():
                 param.grad = None
             at = {**params, **values}
-            for result, op, operands, attrs in ops:
-                at[result] = self.op(op, [at[x] for x in operands], attrs)
+            with t.autocast("cuda", t.bfloat16, enabled=self.narrow):
+                for result, op, operands, attrs in ops:
+                    at[result] = self.op(op, [at[x] for x in operands], attrs)
             at["loss"].backward()
             with t.no_grad():
                 grads = [param.grad for param in params.values()]
@@ -266,6 +271,7 @@ def main():
     parser.add_argument("--bin", default=os.path.join(top, "build/release/bin"), help="the folder of tg-run")
     parser.add_argument("--only", default="", help="cases whose names match")
     parser.add_argument("--steps", type=int, default=20, help="calls of each to time")
+    parser.add_argument("--precision", default="f32", choices=("f32", "bf16"), help="what products multiply")
     parser.add_argument("--list", action="store_true", help="name the cases and leave")
     options = parser.parse_args()
     chosen = {name: text for name, text in cases().items() if re.search(options.only, name)}
@@ -273,14 +279,14 @@ def main():
         print("\n".join(chosen))
         return 0
     try:
-        torch = Torch()
+        torch = Torch(options.precision)
     except ImportError as error:
         print(f"bench_ops: PyTorch is not measured: {error}", file=sys.stderr)
         torch = None
     print("| op | ours, ms | PyTorch, ms | ratio |\n|---|---:|---:|---:|")
     failed = 0
     for name, text in chosen.items():
-        mine = ours(os.path.join(options.bin, "tg-run"), text, options.steps)
+        mine = ours(os.path.join(options.bin, "tg-run"), text, options)
         theirs = torch.time(text) if torch else None
         failed += mine is None
         ratio = f"{theirs / mine:.2f}" if mine and theirs else ""
