@@ -60,7 +60,11 @@ void RegionEmitter::define(const Value* v, const Indices& at, const KV& value) {
 
 KV RegionEmitter::lanewise(const Value* v, const Indices& at) {
   std::vector<KV> lanes;
-  for (int lane = 0; lane < kLanes; ++lane) lanes.push_back(emit(v, IndexSpace::atLane(at, lane)));
+  for (int lane = 0; lane < kLanes; ++lane) {
+    isFirstLane_ = lane == 0;
+    lanes.push_back(emit(v, IndexSpace::atLane(at, lane)));
+    isFirstLane_ = false;
+  }
   return kernel_.vec(lanes);
 }
 
@@ -92,7 +96,10 @@ KV RegionEmitter::load(int binding, const Index& offset) {
     return type.dtype == DType::i1 ? kernel_.op(Opcode::k_ne, {value, KernelBuilder::u32(0)}, DType::i1)
                                    : value;
   };
-  if (!IndexSpace::usesLane(offset)) return finish(loadOne(binding, offset));
+  if (!IndexSpace::usesLane(offset)) {
+    splitLoads_ += isFirstLane_;
+    return finish(loadOne(binding, offset));
+  }
   Index base = IndexSpace::atLane(offset, 0);
   bool vectors = !byElement_ || mayTexel_[static_cast<size_t>(binding)];
   if (vectors && IndexSpace::factor(offset, kLane) == 1 && space_.align(base) % kLanes == 0 &&

@@ -116,6 +116,8 @@ class RegionEmitter {
 #undef OP
   KV broadcastOperand(const Value* v, const Shape& to, const Indices& at);
   Index windowOffset(const Index& k, int64_t size, int64_t dilation);
+  /// Where an element of the windows of tg.unfold stands in its operand.
+  Indices unfolded(const Op& op, const Indices& at);
   KV reduction(const Op& op, const Indices& at);
   KV argExtremum(const Op& op, const Indices& at);
   /// The four words of a quad of a random op's elements.
@@ -185,6 +187,7 @@ class RegionEmitter {
   std::pmr::monotonic_buffer_resource memory_;
   std::pmr::unordered_map<std::pmr::string, Known, NameHash, std::equal_to<>> known_{&memory_};
   int splitLoads_ = 0;
+  bool isFirstLane_ = false;    ///< of what is emitted lane by lane
   int depth_ = 0, pulled_ = 0;  ///< elements being computed, each for the one before; elements computed
   bool byElement_ = false;
   std::string problem_;

@@ -19,14 +19,18 @@ Index RegionEmitter::windowOffset(const Index& k, int64_t size, int64_t dilation
   return space_.scale(fromEnd, -dilation);
 }
 
-KV RegionEmitter::element(at::unfold, const Op& op, const Indices& at) {
-  int64_t size = as::unfold(op).size(), dilation = as::unfold(op).dilation();
-  if (dilation < 0 && IndexSpace::usesLane(at.back())) return lanewise(op.result(), at);
+Indices RegionEmitter::unfolded(const Op& op, const Indices& at) {
+  const as::unfold unfold(op);
   Indices in(at.begin(), at.end() - 1);
-  Index& position = in[static_cast<size_t>(normalAxis(as::unfold(op).axis(), op.in(0)->type.rank()))];
-  position =
-      space_.add(space_.scale(position, as::unfold(op).step()), windowOffset(at.back(), size, dilation));
-  return emit(op.in(0), in);
+  Index& position = in[static_cast<size_t>(normalAxis(unfold.axis(), op.in(0)->type.rank()))];
+  position = space_.add(space_.scale(position, unfold.step()),
+                        windowOffset(at.back(), unfold.size(), unfold.dilation()));
+  return in;
+}
+
+KV RegionEmitter::element(at::unfold, const Op& op, const Indices& at) {
+  if (as::unfold(op).dilation() < 0 && IndexSpace::usesLane(at.back())) return lanewise(op.result(), at);
+  return emit(op.in(0), unfolded(op, at));
 }
 
 RegionEmitter::Hit RegionEmitter::hitWindow(const Op& op, const Index& element, const Index& trip, Index* k) {

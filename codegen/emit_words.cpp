@@ -98,6 +98,8 @@ std::optional<KV> RegionEmitter::words(const Value* v, DType narrow, Indices fir
           if (!strides.empty() && strides[axis] != 1) return {};
           at[axis] = space_.add(at[axis], IndexSpace::constant(starts[axis]));
         }
+      } else if (op.code == Opcode::unfold) {
+        at = unfolded(op, at);
       } else if (op.code != Opcode::cast || op.in(0)->type.dtype != narrow) {
         return {};
       }

@@ -10,6 +10,7 @@
 
 #include "codegen/fragment_epilogue.h"
 #include "codegen/schedule_parts.h"
+#include "ir/infer.h"
 #include "ir/op_view.h"
 
 namespace tg {
@@ -68,11 +69,14 @@ bool suitsCoopmat(const Op& product, const Target& target) {
          target.matmul != "register" && std::min({size.m, size.n, size.inner}) >= 16;
 }
 
-/// Whether memory holds an operand as the matrices take it, behind views alone, but for windows, of which eight elements
-/// in a row lie nowhere.
+/// Whether memory holds an operand as the matrices take it, behind views alone. Of windows along the last axis eight
+/// elements in a row lie nowhere.
 bool isNarrowInMemory(const Value* v, DType dtype) {
   while (v->def && (v->def->code == Opcode::cast || v->def->info().has(table::view))) {
-    if (v->def->code == Opcode::unfold) return false;
+    const Op& op = *v->def;
+    if (op.code == Opcode::unfold &&
+        normalAxis(as::unfold(op).axis(), op.in(0)->type.rank()) == op.in(0)->type.rank() - 1)
+      return false;
     v = v->def->in(0);
     if (v->type.dtype == dtype) return true;
   }

@@ -65,6 +65,11 @@ static TensorExpr argmax(const TensorExpr& x, int64_t axis) {
 }
 
 static TensorExpr unfold(const TensorExpr& x, int axis, int64_t size, int64_t step, int64_t dilation) {
+  if (size == 1 && step == 1) {
+    Shape shape = x.shape();
+    shape.push(1);
+    return x.reshape(shape);
+  }
   return {x.builder, x.builder->op(Opcode::unfold, {x.value},
                                    {{"axis", Attr::of(int64_t{axis})},
                                     {"size", Attr::of(size)},

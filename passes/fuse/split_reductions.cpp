@@ -13,6 +13,7 @@
 //                → the scans of blocks of 16, plus the exclusive scan of the blocks' sums
 //   joins        a tg.concat of more tensors than a kernel binds → a tg.concat of some
 //   scatters     large ones of tg.scatter_add, by blocks of ids or pieces of them (split_scatter.h)
+//   channels     convolutions of 16 bits by matrix units read images stored with channels last (channels_last.h)
 //   parts        composites without a kernel of their own are taken apart (isOneKernel): short attention into matmul,
 //                softmax, matmul; a reduced cross entropy into rows and a mean; rows along another axis than
 //                the last; few long rows; pools over large windows, and the gradient of a maximum over windows
@@ -37,6 +38,7 @@
 #include "ir/split_product.h"
 #include "ir/tensor_expr.h"
 #include "passes/fuse/bindings.h"
+#include "passes/fuse/channels_last.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/pieces.h"
@@ -53,7 +55,9 @@ namespace {
 class Splitter {
  public:
   Splitter(Module& module, Item& func, const Target& target)
-      : builder_(&module, &func), func_(func), target_(target) {}
+      : builder_(&module, &func), func_(func), target_(target),
+        channelsLast_(builder_, target,
+                      [this](Value* source, const Value& view) { return storedChain(source, view); }) {}
 
   void run() {
     OpList old = func_.body.ops.takeAll();
@@ -79,7 +83,11 @@ class Splitter {
     OpList parts;
     OpList& body = builder_.ops();
     builder_.setEnd(parts);
-    std::vector<Value*> results = expandOp(*op, builder_);
+    std::vector<Value*> results;
+    if (const TensorExpr made = channelsLast_.convolution(*op))
+      results = {made.value};
+    else
+      results = expandOp(*op, builder_);
     builder_.setEnd(body);
     for (size_t i = 0; i < results.size(); ++i) op->results[i]->uses.replaceAll(results[i]);
     const bool places = op->code == Opcode::max_pool2d_grad;
@@ -95,32 +103,32 @@ class Splitter {
     auto isPart = [](const Op* def) {
       return def && (def->info().has(table::view) || def->code == Opcode::stop_gradient || isWidening(*def));
     };
-    std::vector<const Op*> views;  // of x, the last first
     Value* source = op->in(0);
-    for (; isPart(source->def); source = source->def->in(0)) views.push_back(source->def);
+    while (isPart(source->def)) source = source->def->in(0);
     if (Value* value = argExtremum(*op)) return stand(*op, value);
+    stand(*op, storedChain(source, *op->result()));
+  }
+
+  /// What a kernel of its own stores of a value that a chain of ops makes of one in memory.
+  Value* storedChain(Value* source, const Value& last) {
+    std::vector<const Op*> chain;  // the last first
+    for (const Value* at = &last; at != source; at = at->def->in(0)) chain.push_back(at->def);
     RegionWriter writer(builder_.loc());
     writer.define(source, writer.bind(source));
-    for (auto view = views.rbegin(); view != views.rend(); ++view) writer.copy(**view);
-    writer.copy(*op);
-    stand(*op, stored(writer, *op->result()));
+    for (auto op = chain.rbegin(); op != chain.rend(); ++op) writer.copy(**op);
+    std::vector<std::unique_ptr<Value>> results;
+    results.push_back(std::make_unique<Value>(last));
+    results[0]->name = builder_.names().unique(last.name);
+    auto fused = writer.finish({writer.here(&last)}, std::move(results), target_);
+    Value* out = fused->result();
+    func_.body.ops.push_back(std::move(fused));
+    return out;
   }
 
   /// A value takes an op's place.
   static void stand(const Op& op, Value* value) {
     value->name = op.result()->name;
     op.result()->uses.replaceAll(value);
-  }
-
-  /// Ends a region that yields a copy of the value, and gives what its kernel stores.
-  Value* stored(RegionWriter& writer, const Value& value) {
-    std::vector<std::unique_ptr<Value>> results;
-    results.push_back(std::make_unique<Value>(value));
-    results[0]->name = builder_.names().unique(value.name);
-    auto fused = writer.finish({writer.here(&value)}, std::move(results), target_);
-    Value* out = fused->result();
-    func_.body.ops.push_back(std::move(fused));
-    return out;
   }
 
   /// Emits what stands for an op and returns its value, or null to keep the op.
@@ -246,11 +254,7 @@ class Splitter {
     Value* weights = builder_.reshape(source, op.in(0)->type.shape);
     Value* view = builder_.transpose(weights, perm);
     builder_.setHint("");
-    RegionWriter writer(builder_.loc());
-    writer.define(source, writer.bind(source));
-    if (weights != source) writer.copy(*weights->def);
-    writer.copy(*view->def);
-    Value* turned = stored(writer, *view);
+    Value* turned = storedChain(source, *view);
     AttrList attrs = op.attrs;
     tg::set(attrs, "transpose_a", Attr::boolean(true));
     return builder_.op(Opcode::matmul, {turned, as::matmul(op).rhs()}, attrs);
@@ -324,10 +328,8 @@ class Splitter {
     const Shape& out = op.result()->type.shape;
     const bool fills = std::min(out[out.rank() - 2], out.back()) >= kMatrixSide;
     if (precision == "f32" || isSplit(op) || !target_.multiplies(narrow) || !fills) return false;
-    return std::all_of(op.operands.begin(), op.operands.end(), [&](const Operand& operand) {
-      const Op* def = operand.value->def;
-      return def && def->code == Opcode::cast && def->in(0)->type.dtype == narrow;
-    });
+    return std::all_of(op.operands.begin(), op.operands.end(),
+                       [&](const Operand& operand) { return factorOf(*operand.value) == narrow; });
   }
 
   struct Blocking {
@@ -555,6 +557,7 @@ class Splitter {
   Builder builder_;
   Item& func_;
   const Target& target_;
+  ChannelsLast channelsLast_;
 };
 
 }  // namespace

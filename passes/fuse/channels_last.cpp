@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//   y = conv2d x, w                                  %xs = tg.fused (x) { pad (transpose x) } : NxHxWxC
+//                                                    %ws = tg.fused (w) { transpose w } : Kxkhxkwx C
+//   y[n, k, p] = Σ ws[k, uvc]·windows(xs)[n, p, uvc]      a product of k and p over (u, v, c), c innermost
+#include "passes/fuse/channels_last.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "ir/op_view.h"
+#include "ir/window.h"
+#include "passes/fuse/cost.h"
+#include "passes/fuse/inline_ops.h"
+
+namespace tg::fuse {
+namespace {
+
+constexpr int64_t kVector = 8;  ///< elements of 16 bits that are loaded at a time for matrix units
+const std::vector<int64_t> kChannelsLast{0, 2, 3, 1};
+
+TensorExpr transposed(const TensorExpr& x, std::vector<int64_t> perm) {
+  return {x.builder, x.builder->transpose(x.value, std::move(perm))};
+}
+
+/// The windows of NxHxWxC as Nx(OH·OW)x(kh·kw·C).
+TensorExpr rows(const TensorExpr& image, const Window& window, bool backwards) {
+  TensorExpr x = image;
+  for (int i = 0; i < 2; ++i) {
+    const WindowAxis& axis = window[static_cast<size_t>(i)];
+    x.value = x.builder->op(Opcode::unfold, {x.value},
+                            {{"axis", Attr::of(int64_t{1 + i})},
+                             {"size", Attr::of(axis.size)},
+                             {"step", Attr::of(backwards ? 1 : axis.step)},
+                             {"dilation", Attr::of(backwards ? -axis.dilation : axis.dilation)}});
+  }
+  const TensorExpr windows = transposed(x, {0, 1, 2, 4, 5, 3});
+  const Shape& shape = windows.shape();
+  return windows.reshape({shape[0], shape[1] * shape[2], shape[3] * shape[4] * shape[5]});
+}
+
+TensorExpr product(const TensorExpr& a, const TensorExpr& b, bool transposeA, bool transposeB) {
+  return {a.builder, a.builder->op(Opcode::matmul, {a.value, b.value},
+                                   {{"transpose_a", Attr::boolean(transposeA)},
+                                    {"transpose_b", Attr::boolean(transposeB)}})};
+}
+
+/// Whether matrix units make a product of such extents, whose inner one has so many channels innermost.
+bool fits(int64_t rows, int64_t columns, int64_t inner, int64_t channels) {
+  return std::min({rows, columns, inner}) >= kMatrixSide && channels % kVector == 0;
+}
+
+/// Whether windows are single elements beside each other: those of NxCxHxW lie in memory as they are read.
+bool isPlain(const Window& window) {
+  return std::all_of(window.begin(), window.end(),
+                     [](const WindowAxis& axis) { return axis.size == 1 && axis.step == 1; });
+}
+
+}  // namespace
+
+/// An operand, which memory holds in 16 bits, in another layout, read as f32.
+TensorExpr ChannelsLast::stored(const Value& operand, const Layout& layout) {
+  Value* source = operand.def->in(0);
+  Value*& known = stored_[{source, layout}];
+  if (!known) {
+    Value* view = builder_.transpose(source, layout.perm);
+    const std::vector<int64_t> none{0, 0};
+    if (layout.before != none || layout.behind != none)
+      view = builder_.op(Opcode::pad, {view},
+                         {{"low", Attr::ints({0, layout.before[0], layout.before[1], 0})},
+                          {"high", Attr::ints({0, layout.behind[0], layout.behind[1], 0})}});
+    known = store_(source, *view);
+  }
+  return TensorExpr{&builder_, known}.cast(DType::f32);
+}
+
+TensorExpr ChannelsLast::kernels(const Value& w, std::vector<int64_t> perm) {
+  const TensorExpr x = stored(w, {std::move(perm)});
+  return x.reshape({1, x.shape()[0], x.value->type.elements() / x.shape()[0]});
+}
+
+// y[n, k, p] = Σ w[k, uvc]·windows(x)[n, p, uvc]
+TensorExpr ChannelsLast::forward(const Op& op) {
+  const as::conv2d conv(op);
+  const Shape &x = conv.x()->type.shape, &w = conv.w()->type.shape, &y = op.result()->type.shape;
+  const Window window = windowOf(op, {w[2], w[3]});
+  if (isPlain(window) || !fits(w[0], y[2] * y[3], w[1] * w[2] * w[3], x[1])) return {};
+  const std::vector<int64_t> padding{window[0].padding, window[1].padding};
+  const TensorExpr windows = rows(stored(*conv.x(), {kChannelsLast, padding, padding}), window, false);
+  return product(kernels(*conv.w(), kChannelsLast), windows, false, true).reshape(y);
+}
+
+// dx[n, c, p] = Σ w[c, uvk]·windows(dy)[n, p, uvk], at stride 1: the windows are read backwards
+TensorExpr ChannelsLast::gathered(const Op& op, int ofKernels, int ofGradient) {
+  const Shape &w = op.in(ofKernels)->type.shape, &dy = op.in(ofGradient)->type.shape,
+              &dx = op.result()->type.shape;
+  const Window window = windowOf(op, {w[2], w[3]});
+  if (isPlain(window) || window[0].step != 1 || window[1].step != 1 ||
+      !fits(w[1], dx[2] * dx[3], w[0] * w[2] * w[3], dy[1]))
+    return {};
+  Layout layout{kChannelsLast};
+  for (size_t i = 0; i < 2; ++i) {
+    const int axis = static_cast<int>(i) + 2;
+    layout.before[i] = window[i].span() - 1 - window[i].padding;
+    layout.behind[i] = dx[axis] + window[i].padding - dy[axis];
+    if (layout.before[i] < 0 || layout.behind[i] < 0) return {};
+  }
+  const TensorExpr windows = rows(stored(*op.in(ofGradient), layout), window, true);
+  return product(kernels(*op.in(ofKernels), {1, 2, 3, 0}), windows, false, true).reshape(dx);
+}
+
+// dw[k, uvc] = Σ dy[k, np]·windows(x)[np, uvc]
+TensorExpr ChannelsLast::weight(const Op& op) {
+  const as::conv2d_grad_weight grad(op);
+  const Shape &x = grad.x()->type.shape, &dy = grad.dy()->type.shape;
+  const Window window = windowOf(op);
+  const int64_t positions = dy[2] * dy[3], inner = dy[0] * positions,
+                size = window[0].size * window[1].size * x[1];
+  const bool turned = positions % kVector != 0;  // vectors of dy lie along its channels then
+  if (isPlain(window) || !fits(dy[1], size, inner, x[1]) || (turned && dy[1] % kVector != 0)) return {};
+  const std::vector<int64_t> padding{window[0].padding, window[1].padding};
+  const TensorExpr windows =
+      rows(stored(*grad.x(), {kChannelsLast, padding, padding}), window, false).reshape({inner, size});
+  const TensorExpr left =
+      turned ? stored(*grad.dy(), {kChannelsLast}).reshape({inner, dy[1]})
+             : transposed(TensorExpr{&builder_, grad.dy()}.reshape({dy[0], dy[1], positions}), {1, 0, 2})
+                   .reshape({dy[1], inner});
+  const TensorExpr dw = product(left, windows, turned, false);
+  return transposed(dw.reshape({dy[1], window[0].size, window[1].size, x[1]}), {0, 3, 1, 2});
+}
+
+TensorExpr ChannelsLast::convolution(const Op& op) {
+  if (op.info().fusion != table::Fusion::contraction || op.code == Opcode::matmul ||
+      as::conv2d(op).groups() != 1 || target_.matmul == "register")
+    return {};
+  const DType dtype = factorOf(*op.in(0));
+  for (const Operand& operand : op.operands) {
+    const Op* def = operand.value->def;
+    if (!def || !isWidening(*def) || def->in(0)->type.dtype != dtype) return {};
+  }
+  if (!target_.multiplies(dtype)) return {};
+  switch (op.code) {
+  case Opcode::conv2d: return forward(op);
+  case Opcode::conv2d_grad_input: return gathered(op, at::conv2d_grad_input::w, at::conv2d_grad_input::dy);
+  case Opcode::conv_transpose2d: return gathered(op, at::conv_transpose2d::w, at::conv_transpose2d::x);
+  case Opcode::conv2d_grad_weight: return weight(op);
+  default: return {};
+  }
+}
+
+}  // namespace tg::fuse
