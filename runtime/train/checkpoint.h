@@ -32,6 +32,7 @@ struct TrainState {
   std::string version;                    ///< of the program that wrote it
   std::optional<std::string> vocabulary;  ///< Vocabulary::printable
   std::optional<double> valLoss;          ///< of the last evaluation
+  int64_t withoutUpdate = 0;              ///< steps since the last good update
   bool evaluationOwed = false;            ///< that of `step` was broken off; who goes on makes up for it
   std::optional<double> bestValLoss;
   int64_t bestStep = 0;

@@ -141,6 +141,7 @@ std::string stateToJson(const TrainState& state) {
   out["batches"] = state.batches;
   out["steps_per_update"] = state.stepsPerUpdate;
   out["evaluation_owed"] = state.evaluationOwed;
+  out["without_update"] = state.withoutUpdate;
   // A driver's name may be anything; what is not UTF-8 in it is replaced.
   return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
@@ -159,6 +160,7 @@ Result<TrainState> stateFromJson(std::string_view text, const std::string& where
   if (object.contains("batches")) members.take("batches", state.batches);
   if (object.contains("steps_per_update")) members.take("steps_per_update", state.stepsPerUpdate);
   if (object.contains("evaluation_owed")) members.take("evaluation_owed", state.evaluationOwed);
+  if (object.contains("without_update")) members.take("without_update", state.withoutUpdate);
   if (!members.wrong().empty()) return fail(fmt::format("{}: {}", where, members.wrong()));
   if (state.step < 0) return fail(fmt::format("{}: expected a step of 0 and more", where));
   return state;

@@ -123,10 +123,11 @@ Result<std::string> Trainer::faultOf(const StepResult& step) {
     if (name.starts_with("grad_norm") && value.elements() == 1 && !std::isfinite(value.at(0)))
       norm = value.at(0);
   if (norm && scalesLoss_) {
-    if (++withoutUpdate_ < kMostLeftOut) return std::string();
+    state_.withoutUpdate += options_.stride;
+    if (state_.withoutUpdate < kMostLeftOut) return std::string();
     return fmt::format(
         "the gradients of {} steps in a row, the last of them {}, are not finite at any loss scale",
-        withoutUpdate_, step.step);
+        state_.withoutUpdate, step.step);
   }
   if (options_.onNan == OnNan::stop) {
     if (norm) return fmt::format("the norm of the gradients is {} at step {}", *norm, step.step);
@@ -140,7 +141,7 @@ Result<std::string> Trainer::faultOf(const StepResult& step) {
     if (!found.empty()) return fmt::format("{} after step {}", found, step.step);
     good_ = std::move(after);
   }
-  withoutUpdate_ = 0;
+  state_.withoutUpdate = 0;
   return std::string();
 }
 
@@ -163,9 +164,10 @@ Result<void> Trainer::leaveOut(const StepResult& step, const std::string& why, T
   ++summary_.leftOut;
   const std::string data = notFiniteInput(step.step);
   observer.onSkip(step, data.empty() ? why : fmt::format("{}: input {}", why, data));
-  const bool allOfRun = summary_.firstStep == 0 && last_.empty() && state_.step >= options_.steps;
-  if (++withoutUpdate_ >= kMostLeftOut || allOfRun)
-    endAtFault(why + alsoLeftOut(withoutUpdate_ - 1), state_.step);
+  state_.withoutUpdate += options_.stride;
+  const bool allOfRun = state_.withoutUpdate == state_.step && state_.step >= options_.steps;
+  if (state_.withoutUpdate >= kMostLeftOut || allOfRun)
+    endAtFault(why + alsoLeftOut(state_.withoutUpdate - options_.stride), state_.step);
   return {};
 }
 
@@ -457,7 +459,6 @@ Result<TrainSummary> Trainer::run(TrainObserver& observer, TrainControl& control
   summary_ = {};
   summary_.firstStep = state_.step;
   begun_ = state_.step;
-  withoutUpdate_ = 0;
   TG_CHECK(checkStride());
   if (session_.stepsInFlight()) return fail("the session has steps in flight; end them before it is trained");
   TG_CHECK(prepare());

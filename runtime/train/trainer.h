@@ -189,7 +189,6 @@ class Trainer {
   bool together_ = false;        ///< states are sharded: all ranks save together
   bool saveAsked_ = false;       ///< by this rank
   bool scalesLoss_ = false;      ///< the module leaves out updates by gradients that are not finite
-  int64_t withoutUpdate_ = 0;    ///< steps since the last good update
   int64_t begun_ = 0;            ///< the newest step that was begun; that of the state is the newest heard of
   double began_ = 0, saved_ = 0;  ///< seconds of the steady clock
   double before_ = 0;             ///< seconds of the run's earlier parts
