@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -17,6 +18,8 @@
 namespace tg {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 // Beyond these a print is no longer read by a person; --output writes them all.
 constexpr int64_t kPrintedElements = 1000;
@@ -167,6 +170,9 @@ Result<void> checkOutputs(const ExecFlags& flags, const ModelFlags& model) {
   for (const std::string& text : flags.outputs) {
     auto [name, file] = outputOf(text);
     if (file.empty()) return fail(fmt::format("--output={}: give NAME=@FILE.npy", text));
+    std::error_code error;
+    if (file != "-" && !file.ends_with(".npy") && !fs::is_other(file, error))
+      return fail(fmt::format("--output={}: a result is written as .npy, so its file's name ends so", text));
     TG_CHECK(mayReplace("--output", file, beginsNpy, read));
     outputs.push_back({"--output", file});
   }
@@ -231,7 +237,7 @@ struct Exec : Verb {
     app.add_option("--input", flags.inputs, "x=@x.npy, x=@d.npz:x, x=64x784xf32=0, x=[1,2], x=rand(7)")
         ->option_text("NAME=SPEC");
     app.add_option("--output", flags.outputs,
-                   "write a result as .npy instead of printing it; @- is standard output")
+                   "write a result as FILE.npy instead of printing it; @- is standard output")
         ->option_text("NAME=@FILE");
     app.add_option("--capture", flags.captures, "print a captured value too")->option_text("NAME");
     app.add_option("--expected-output", flags.expected, "compare; exit 3 on a mismatch")

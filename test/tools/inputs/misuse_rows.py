@@ -137,6 +137,7 @@ MODULES = [
 
 DATA = [
     Row("data is not there", train(data=""), USAGE, r"say where the inputs come from: --data"),
+    Row("data to train on is not there", train(data="--data=val=x=@x.npy,y=@y.npy"), USAGE, r"say where the inputs come from: --data"),
     Row("data for no input", train(data="--data=x=0,y=0,z=0"), INPUT, r"there is data for 'z', which is no input"),
     Row("data for one input of two", train(data="--data=x=0"), INPUT, r"input 'y' .* has no data"),
     Row("two sources for one input", train(data="--data=x=0,y=0,x=1"), USAGE, r"there are two sources for 'x'"),
@@ -299,7 +300,9 @@ OTHER_VERBS = [
         prints="^total="),
     Row("exec writes onto its input", call("--input=x=@x.npy", "--output=y=@x.npy"), USAGE,
         r"--output=x\.npy would be written over x\.npy, which is read"),
-    Row("exec writes onto a text", call("--input=x=0", "--output=y=@text"), USAGE, r"--output=text would replace"),
+    Row("exec writes onto a text", call("--input=x=0", "--output=y=@text.npy"), USAGE, r"--output=text\.npy would replace"),
+    Row("exec writes a result under another kind's name", call("--input=x=0", "--output=y=@y.txt"), USAGE,
+        r"--output=y=@y\.txt: a result is written as \.npy"),
     Row("exec captures what is not there", call("--input=x=0", "--capture=q"), INPUT, r"q"),
     Row("exec captures what is not there, on a device", ["exec", "good.tgir", "--device=cpu", "--input=x=0", "--capture=q"],
         INPUT, r"--capture names 'q', which is no capture of @predict; it has product"),
