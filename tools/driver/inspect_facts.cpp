@@ -2,8 +2,8 @@
 #include "tools/driver/inspect_facts.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include <fmt/format.h>
 
@@ -25,6 +25,9 @@ namespace tg {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kManifest = "manifest.json";
+constexpr size_t kHead = 1 << 16;  ///< bytes that tell what a file is
 
 Facts numberOrNull(const std::optional<double>& value) { return value ? Facts(*value) : Facts(); }
 
@@ -70,6 +73,15 @@ Result<Facts> fileOfTensors(const std::string& path) {
   return out;
 }
 
+/// The first bytes of a file; none where it cannot be read.
+std::string headOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string head(kHead, '\0');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<size_t>(file.gcount()));
+  return head;
+}
+
 Result<std::unique_ptr<Module>> readModule(const std::string& path) {
   TG_TRY(std::string text, readInput(path));
   TG_TRY(std::unique_ptr<Module> module, parse(text, path));
@@ -77,7 +89,10 @@ Result<std::unique_ptr<Module>> readModule(const std::string& path) {
   return module;
 }
 
+/// A file whose name does not say that it is a module begins like one, or is told to be of no kind.
 Result<Facts> moduleOf(const std::string& path) {
+  if (!path.ends_with(".tgir") && expectFile(path) && !beginsModule(headOf(path)))
+    return fail(fmt::format("{}: the file is no safetensors file, module or bundle's manifest.json", path));
   TG_TRY(auto module, readModule(path));
   Facts out = {{"kind", "module"}, {"path", path}, {"damage", ""}};
   out.update(moduleFacts(*module));
@@ -196,14 +211,15 @@ Result<Facts> runFacts(const std::string& path) {
 
 bool startsLikeTensors(const std::string& path) {
   if (path.ends_with(".safetensors")) return true;
-  if (path.ends_with(".tgir") || !expectFile(path))
-    return false;  // what a pipe gives is gone once it is read
-  // A header's length in 8 bytes, and the brace that it begins with.
-  std::FILE* file = std::fopen(path.c_str(), "rb");
-  char head[9] = {};
-  const bool read = file && std::fread(head, 1, sizeof(head), file) == sizeof(head);
-  if (file) std::fclose(file);
-  return read && head[8] == '{' && head[7] == 0;
+  // What a pipe gives is gone once it is read.
+  return !path.ends_with(".tgir") && expectFile(path) && beginsSafetensors(headOf(path));
+}
+
+/// A bundle's folder, of its manifest's path.
+std::string bundleOf(const std::string& path) {
+  const fs::path file = path;
+  if (file.filename() != kManifest) return "";
+  return file.has_parent_path() ? file.parent_path().string() : ".";
 }
 
 }  // namespace
@@ -215,10 +231,12 @@ Result<Facts> inspectPath(const std::string& given) {
   switch (trainedKind(path)) {
   case TrainedKind::run: return runFacts(path);
   case TrainedKind::checkpoint: return checkpointFacts(path);
-  case TrainedKind::file: return startsLikeTensors(path) ? fileOfTensors(path) : moduleOf(path);
+  case TrainedKind::file:
+    if (const std::string bundle = bundleOf(path); !bundle.empty()) return bundleFacts(bundle);
+    return startsLikeTensors(path) ? fileOfTensors(path) : moduleOf(path);
   case TrainedKind::none: break;
   }
-  if (fs::exists(path + "/manifest.json", error)) return bundleFacts(path);
+  if (fs::exists(fs::path(path) / kManifest, error)) return bundleFacts(path);
   if (!fs::exists(path, error)) return fail(fmt::format("{}: no such file or folder", path));
   return fail(fmt::format("{}: the folder is no run, checkpoint or bundle", path));
 }
