@@ -25,10 +25,12 @@ double millisecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-void show(const Error& error) {
+/// Each error begins with its place, or with the tool's name where it has none.
+void show(const std::string& tool, const Error& error) {
   size_t count = 0;
   for (const Diagnostic& diagnostic : error.diagnostics()) {
     if (++count > kMostErrors) break;
+    if (!diagnostic.loc && diagnostic.severity == Severity::error) fmt::print(stderr, "{}: ", tool);
     fmt::print(stderr, "{}", render(diagnostic));
   }
   if (error.diagnostics().size() > kMostErrors)
@@ -141,7 +143,7 @@ bool Invocation::runSection(const std::string& text, int section) {
     auto done = process(text, section,
                         [](const Diagnostic& diagnostic) { fmt::print(stderr, "{}", render(diagnostic)); });
     if (!done)
-      show(done.error());
+      show(command_.tool, done.error());
     else
       output_ += *done;
     return static_cast<bool>(done);
