@@ -71,6 +71,12 @@ Result<void> restoreStates(Session& session, const Checkpoint& checkpoint) {
   return session.setSteps(checkpoint.state.step);
 }
 
+/// Whether a run was started with data for evaluation.
+Result<bool> evaluates(const TrainFlags& started) {
+  TG_TRY(const DataFlags data, parseData(started.data));
+  return !data.val.empty() || started.valFraction > 0;
+}
+
 /// Leaves @eval alone of a module whose training wants as many ranks as it was compiled for.
 void leaveRanksOut(Module& module) {
   const std::vector<Item*> states = module.all(ItemKind::state);
@@ -158,6 +164,13 @@ struct Eval : Verb {
         return report(app, exitUsage,
                       model.file + " belongs to no run, so give the module as FILE and this as --weights");
       if (auto read = asStarted(app, runDir, started); !read) return report(app, exitInput, read.error());
+      auto hasData = evaluates(started);
+      if (!hasData) return report(app, exitInput, hasData.error());
+      if (flags.data.empty() && !*hasData)
+        return report(
+            app, exitUsage,
+            fmt::format("{} was trained without data for evaluation: say what to evaluate on by --data",
+                        runDir));
       const bool own = model.weights.empty() && trained->checkpoint;
       if (auto same = checkRunFiles(runDir, own ? &trained->checkpoint->state : nullptr); !same)
         return report(app, exitInput, same.error());
@@ -208,10 +221,6 @@ struct Eval : Verb {
       }
       return openEvalFeed(options, *source.func(kEval));
     }
-    TG_TRY(DataFlags data, parseData(started.data));
-    if (data.val.empty() && started.valFraction == 0)
-      return fail(fmt::format("{} was trained without data for evaluation: say what to evaluate on by --data",
-                              runDir));
     TG_TRY(auto feed, openData(source, model.seed, started, trained.vocabulary));
     const std::string then = trained.checkpoint ? trained.checkpoint->state.dataHash : "";
     if (writes() && comparableData(then) && feed->fingerprint() != then)

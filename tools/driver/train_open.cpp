@@ -272,8 +272,8 @@ static int takeData(const CLI::App& app, const ModelFlags& model, const TrainFla
   if (!data->val.empty() || flags.valFraction > 0)
     if (auto has = ensureEval(module, out.notes); !has) return report(app, exitInput, has.error());
   auto feed = openData(module, model.seed, flags, saved.vocabulary);
-  // Without --data the only thing that can be wrong is that it is missing.
-  if (!feed) return report(app, flags.data.empty() ? exitUsage : exitInput, feed.error());
+  // Without data the only thing that can be wrong is that it is missing.
+  if (!feed) return report(app, data->train.empty() ? exitUsage : exitInput, feed.error());
   out.feed = std::move(*feed);
   return exitOk;
 }
