@@ -148,6 +148,7 @@ Result<std::unique_ptr<Module>> withGradients(std::unique_ptr<Module> module, co
   CompileOptions first;
   first.pipeline = pipeline;
   first.until = Stage::tensor;
+  first.onDiagnostic = toldOn(model);
   TG_TRY(Compiled done, compile(std::move(module), {}, first));
   return std::move(done.module);
 }

@@ -47,7 +47,7 @@ int setDims(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module
     passes +=
         fmt::format("{}set-dim{{name={} n={}}}", passes.empty() ? "" : ",", given->first, given->second);
   }
-  return runFirst(app, passes, module);
+  return runFirst(app, passes, module, {});
 }
 
 }  // namespace tg

@@ -136,7 +136,7 @@ struct Doctor : Verb {
     model.dims = dims;
     std::unique_ptr<Module> module;
     if (int code = loadSource(app, model, module)) return code;
-    if (int code = runFirst(app, model.pipeline, module)) return code;
+    if (int code = runFirst(app, model.pipeline, module, toldOn(model))) return code;
     CompileOptions options;
     const vulkan::DeviceInfo* tuned = against->device ? &*against->device : nullptr;
     if (int code = tuningOf(app, tuning, *module, tuned, options.tuning)) return code;

@@ -385,10 +385,8 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
       flags.opened ? Result<std::shared_ptr<vulkan::Device>>(flags.opened) : vulkan::Device::open(wanted);
   if (!device) return report(app, exitDevice, device.error());
   options.device.open = *device;
-  options.onDiagnostic = [notes = flags.notes](const Diagnostic& diagnostic) {
-    const bool told =
-        notes ? diagnostic.severity != Severity::remark : diagnostic.severity <= Severity::warning;
-    if (told) fmt::print(stderr, "{}", render(diagnostic));
+  options.onDiagnostic = [tell = toldOn(flags)](const Diagnostic& diagnostic) {
+    if (diagnostic.severity != Severity::remark) tell(diagnostic);
   };
   if (!flags.noCache) options.cache = userCacheFolder();
   const vulkan::DeviceInfo& info = (*device)->info();
@@ -402,12 +400,19 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
   return exitOk;
 }
 
+DiagnosticHandler toldOn(const ModelFlags& flags) {
+  return [notes = flags.notes](const Diagnostic& diagnostic) {
+    if (notes || diagnostic.severity <= Severity::warning) fmt::print(stderr, "{}", render(diagnostic));
+  };
+}
+
 int runFirst(const CLI::App& app, const std::string& pipeline, std::unique_ptr<Module>& module,
-             std::vector<std::pair<std::string, double>>* milliseconds) {
+             const DiagnosticHandler& told, std::vector<std::pair<std::string, double>>* milliseconds) {
   if (pipeline.empty()) return exitOk;
   CompileOptions first;
   first.pipeline = pipeline;
   first.until = Stage::tensor;
+  first.onDiagnostic = told;
   auto ran = compile(std::move(module), {}, first);
   if (!ran) return report(app, exitInput, ran.error());
   module = std::move(ran->module);
@@ -423,7 +428,7 @@ int setBatch(const CLI::App& app, const std::string& function, int64_t size,
         fmt::format("@{} cannot be compiled for a batch of {}: the module is of stage {}, and another "
                     "batch wants one of stage tensor",
                     function, size, name(module->stage)));
-  return runFirst(app, fmt::format("set-batch{{n={} func={}}}", size, function), module);
+  return runFirst(app, fmt::format("set-batch{{n={} func={}}}", size, function), module, {});
 }
 
 Result<std::string> forRanks(const ModelFlags& flags, const std::string& pipeline) {
@@ -449,7 +454,7 @@ int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Modu
     return report(app, exitUsage, may.error());
   auto pipeline = forRanks(flags, flags.pipeline);
   if (!pipeline) return report(app, exitInput, pipeline.error());
-  if (int code = runFirst(app, *pipeline, module, &out.milliseconds)) return code;
+  if (int code = runFirst(app, *pipeline, module, toldOn(flags), &out.milliseconds)) return code;
   if (flags.emitModule.empty()) keepFunctions(*module, entries);
   out.source = clone(*module);
   SessionOptions options;

@@ -114,9 +114,13 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
 int tuningOf(const CLI::App& app, const std::string& flag, const Module& module,
              const vulkan::DeviceInfo* device, std::string& file);
 
-/// Runs passes over the module, adding what each took where that is asked for. 0, or an exit code after printing
-/// why.
+/// Prints what passes and sessions tell: warnings, and where the flags want notes, these and remarks.
+DiagnosticHandler toldOn(const ModelFlags& flags);
+
+/// Runs passes over the module, with what they tell going to `told`, adding what each took where that is asked for.
+/// 0, or an exit code after printing why.
 int runFirst(const CLI::App& app, const std::string& pipeline, std::unique_ptr<Module>& module,
+             const DiagnosticHandler& told,
              std::vector<std::pair<std::string, double>>* milliseconds = nullptr);
 
 /// The passes with data-parallel knowing how many ranks there are, unless the caller has said so.

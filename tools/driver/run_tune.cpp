@@ -150,7 +150,7 @@ struct TuneVerb : Verb {
                     fmt::format("{} is of stage {}, whose schedules are made use of already: give a module "
                                 "of stage tensor or fused",
                                 model.file, name(module->stage)));
-    return runFirst(app, model.pipeline, module);
+    return runFirst(app, model.pipeline, module, toldOn(model));
   }
 
   /// What the output holds already.

@@ -203,7 +203,7 @@ struct Verify : Verb {
   int run(CLI::App& app, const Arguments&) override {
     std::unique_ptr<Module> module;
     if (int code = loadSource(app, model, module)) return code;
-    if (int code = runFirst(app, model.pipeline, module)) return code;
+    if (int code = runFirst(app, model.pipeline, module, toldOn(model))) return code;
     auto functions = functionsOf(*module, flags.entry);
     if (!functions) return report(app, exitInput, functions.error());
     if (auto named = checkNames(*module, *functions, flags.inputs); !named)
