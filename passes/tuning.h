@@ -16,6 +16,8 @@ std::string tuningKey(const Op& fused);
 
 /// Reads a tuning file; "" gives an empty table. Errors: no such file, another kind of text.
 Result<AttrList> readTuning(const std::string& path);
+/// The text of one; errors name `path`.
+Result<AttrList> parseTuning(const std::string& text, const std::string& path);
 
 /// The text of a tuning file, an entry a line, by key.
 std::string printTuning(AttrList tuning);

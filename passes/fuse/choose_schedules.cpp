@@ -36,6 +36,10 @@ std::string tuningKey(const Op& fused) { return "r" + textHash(regionKey(fused))
 Result<AttrList> readTuning(const std::string& path) {
   if (path.empty()) return AttrList{};
   TG_TRY(const std::string text, readTextFile(path));
+  return parseTuning(text, path);
+}
+
+Result<AttrList> parseTuning(const std::string& text, const std::string& path) {
   auto parsed = parseAttr(text, path);
   if (!parsed)
     return parsed.takeError().note(nullptr, "a tuning file is {key = schedule, …}, as tg-run tune writes it");

@@ -4,7 +4,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
+#include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -12,6 +15,7 @@
 #include "ir/parser.h"
 #include "ir/verify.h"
 #include "passes/pass_options.h"
+#include "test/unit/temp_folder.h"
 #include "tools/driver/bench_models.h"
 #include "tools/driver/driver.h"
 #include "tools/driver/expected.h"
@@ -168,6 +172,37 @@ TEST(Expected, ProseIsNoExpectation) {
   EXPECT_NE(ExpectedDiagnostics("// expected-error@belo {{x}}\n", "f").mismatches(), "");
   EXPECT_NE(ExpectedDiagnostics("// expected-error {{x}\n", "f").mismatches(), "");
   EXPECT_NE(ExpectedDiagnostics("// expected-error@-5 {{x}}\n", "f").mismatches(), "");
+}
+
+TEST(UpdateOutput, LosesNoChangeOfManyAtOnce) {
+  const TempFolder folder;
+  const std::string path = folder.path("lines");
+  constexpr int kWriters = 4, kTimes = 100;
+  std::vector<std::thread> writers;
+  for (int i = 0; i < kWriters; ++i)
+    writers.emplace_back([&] {
+      for (int k = 0; k < kTimes; ++k) {
+        auto done = updateOutput(path, [](const std::optional<std::string>& held) -> Result<std::string> {
+          return held.value_or("") + "x";
+        });
+        EXPECT_TRUE(done) << done.error().str();
+      }
+    });
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(folder.slurp("lines").size(), size_t{kWriters * kTimes});
+  EXPECT_EQ(folder.fileCount(), 1u);
+}
+
+TEST(UpdateOutput, LeavesTheFileWhereTheChangeFails) {
+  const TempFolder folder;
+  auto refuse = [](const std::optional<std::string>& held) -> Result<std::string> {
+    return fail(held ? "it holds " + *held : "there is none");
+  };
+  EXPECT_EQ(updateOutput(folder.path("none"), refuse).error().message(), "there is none");
+  EXPECT_EQ(folder.fileCount(), 0u);
+  const std::string path = folder.put("some", "text");
+  EXPECT_EQ(updateOutput(path, refuse).error().message(), "it holds text");
+  EXPECT_EQ(folder.slurp("some"), "text");
 }
 
 TEST(BenchModels, AreModulesThatVerify) {

@@ -117,8 +117,7 @@ Json compileSplit(double parse, const std::vector<std::pair<std::string, double>
   return split;
 }
 
-Result<Json> readResults(const std::string& path) {
-  TG_TRY(std::string text, readInput(path));
+static Result<Json> parseResults(const std::string& text, const std::string& path) {
   Json rows = Json::parse(text, nullptr, false);
   bool good = rows.is_array() && std::all_of(rows.begin(), rows.end(), [](const Json& row) {
                 return row.is_object() && row.contains("model") && row["model"].is_string();
@@ -127,21 +126,31 @@ Result<Json> readResults(const std::string& path) {
   return rows;
 }
 
+Result<Json> readResults(const std::string& path) {
+  TG_TRY(const std::string text, readInput(path));
+  return parseResults(text, path);
+}
+
 Result<Json> resultsBefore(const std::string& path) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return Json::array();
+  if (!std::filesystem::is_regular_file(path, error)) return Json::array();
   return readResults(path);
 }
 
 Result<void> addResult(const std::string& path, const Json& row) {
-  TG_TRY(Json rows, resultsBefore(path));
-  auto same =
-      std::find_if(rows.begin(), rows.end(), [&](const Json& each) { return each["model"] == row["model"]; });
-  if (same == rows.end())
-    rows.push_back(row);
-  else
-    *same = row;
-  return writeOutput(path, rows.dump(2) + "\n");
+  return updateOutput(path, [&](const std::optional<std::string>& held) -> Result<std::string> {
+    Json rows = Json::array();
+    if (held) {
+      TG_TRY(rows, parseResults(*held, path));
+    }
+    auto same = std::find_if(rows.begin(), rows.end(),
+                             [&](const Json& each) { return each["model"] == row["model"]; });
+    if (same == rows.end())
+      rows.push_back(row);
+    else
+      *same = row;
+    return rows.dump(2) + "\n";
+  });
 }
 
 std::string resultsTable(const Json& rows) {

@@ -20,7 +20,7 @@ nlohmann::ordered_json compileSplit(double parse, const std::vector<std::pair<st
 Result<nlohmann::ordered_json> readResults(const std::string& path);
 /// The rows that are in a file already; none where there is no file.
 Result<nlohmann::ordered_json> resultsBefore(const std::string& path);
-/// Adds a row to them, in place of one of the same model.
+/// Adds a row to those of a file, in place of one of the same model.
 Result<void> addResult(const std::string& path, const nlohmann::ordered_json& row);
 
 /// Markdown: a line of devices, a row for each workload, and a row for each of its compilations.

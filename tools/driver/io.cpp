@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -115,17 +116,14 @@ static Result<void> writeThrough(const std::string& path, const std::string& tex
   return {};
 }
 
-Result<void> writeOutput(const std::string& path, const std::string& text) {
-  if (path == "-") {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    return {};  // runTool tells where it cannot be written
-  }
+/// Gives a finished file its name; false, with errno, where that fails.
+using GiveName = std::function<bool(const char* temporary, const char* target)>;
+
+static Result<void> writeBeside(const std::string& path, const std::string& text, const GiveName& name) {
   std::error_code error;
-  fs::file_status status = fs::status(path, error);
-  if (fs::is_directory(status)) return fail(fmt::format("cannot write {}: it is a directory", path));
-  if (fs::exists(status) && !fs::is_regular_file(status)) return writeThrough(path, text);
+  const fs::file_status status = fs::status(path, error);
   // A link stays a link: its target is what is replaced.
-  std::string target = fs::exists(status) ? fs::canonical(path, error).string() : path;
+  const std::string target = fs::exists(status) ? fs::canonical(path, error).string() : path;
   std::string temporary = target + ".XXXXXX";
   int file = ::mkstemp(temporary.data());
   if (file < 0) return cannot("write", path);
@@ -135,10 +133,69 @@ Result<void> writeOutput(const std::string& path, const std::string& text) {
   mode_t mode = fs::exists(status) ? static_cast<mode_t>(status.permissions()) & 0777 : 0666 & ~mask;
   bool good = writeAll(file, text) && ::fchmod(file, mode) == 0;
   good = ::close(file) == 0 && good;
-  if (good && ::rename(temporary.c_str(), target.c_str()) == 0) return {};
+  if (good && name(temporary.c_str(), target.c_str())) return {};
   Error why = cannot("write", path);
   ::unlink(temporary.c_str());
   return why;
+}
+
+Result<void> writeOutput(const std::string& path, const std::string& text) {
+  if (path == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return {};  // runTool tells where it cannot be written
+  }
+  std::error_code error;
+  fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) return fail(fmt::format("cannot write {}: it is a directory", path));
+  if (fs::exists(status) && !fs::is_regular_file(status)) return writeThrough(path, text);
+  return writeBeside(
+      path, text, [](const char* temporary, const char* target) { return ::rename(temporary, target) == 0; });
+}
+
+/// A new file, with its first text; false where another process was faster.
+static Result<bool> addOutput(const std::string& path, const std::string& text) {
+  bool taken = false;
+  auto added = writeBeside(path, text, [&](const char* temporary, const char* target) {
+    if (::link(temporary, target) == 0) return ::unlink(temporary) == 0;
+    taken = errno == EEXIST;
+    // A file system without hard links has no way to give a name only once.
+    return (errno == EPERM || errno == EOPNOTSUPP) && ::rename(temporary, target) == 0;
+  });
+  if (!added && !taken) return added.takeError();
+  return !taken;
+}
+
+Result<void> updateOutput(const std::string& path, const ChangeText& change) {
+  std::error_code error;
+  for (;;) {
+    if (!fs::is_regular_file(path, error)) {
+      TG_TRY(const std::string text, change({}));
+      if (fs::exists(path, error) || path == "-") return writeOutput(path, text);
+      TG_TRY(const bool added, addOutput(path, text));
+      if (added) return {};
+      continue;
+    }
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0 && errno == ENOENT) continue;
+    if (file < 0) return cannot("open", path);
+    while (::flock(file, LOCK_EX) != 0 && errno == EINTR) {
+    }
+    // Whoever held it before has put another file in its place.
+    struct stat held {
+    }, named{};
+    const bool same = ::fstat(file, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
+                      held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+    auto done = [&]() -> Result<bool> {
+      if (!same) return false;
+      TG_TRY(const std::string before, readText(file, path));
+      TG_TRY(const std::string text, change(before));
+      TG_CHECK(writeOutput(path, text));
+      return true;
+    }();
+    ::close(file);
+    if (!done) return done.takeError();
+    if (*done) return {};
+  }
 }
 
 }  // namespace tg

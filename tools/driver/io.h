@@ -2,6 +2,8 @@
 // Files of the tools: inputs read whole, outputs written whole or not at all.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +18,10 @@ Result<std::string> readInput(const std::string& path);
 /// Writes to a temporary file beside `path` and renames it; "-" is standard output. What is there and
 /// is no regular file (a pipe, /dev/null) is written to directly.
 Result<void> writeOutput(const std::string& path, const std::string& text);
+/// Replaces a file by what `change` makes of its text, nothing where there is none. Processes that do so at once take
+/// turns, so that each one's change is in what is left. After an error of `change` the file is as it was.
+using ChangeText = std::function<Result<std::string>(const std::optional<std::string>& held)>;
+Result<void> updateOutput(const std::string& path, const ChangeText& change);
 
 /// An error where no file can be written under this name: it is a folder, there is no folder for it, one may
 /// not write there. "" and "-" are fine. Asked before the work whose result would be lost.

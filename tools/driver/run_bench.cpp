@@ -313,13 +313,13 @@ struct Bench : Verb {
     Json row = toJson(model.file, open, *timing);
     addRates(row, open);
     row.update(compiling);
-    if (!flags.results.empty())
-      if (auto added = addResult(flags.results, row); !added) return report(app, exitInput, added.error());
     if (flags.json)
       fmt::print("{}\n", row.dump(2));
     else
       printText(row);
-    return exitOk;
+    if (flags.results.empty()) return exitOk;
+    auto added = addResult(flags.results, row);
+    return added ? exitOk : report(app, exitInput, added.error());
   }
 };
 

@@ -153,12 +153,6 @@ struct TuneVerb : Verb {
     return runFirst(app, model.pipeline, module, toldOn(model));
   }
 
-  /// What the output holds already.
-  Result<AttrList> held() const {
-    if (!fs::exists(out)) return AttrList{};
-    return readTuning(out);
-  }
-
   /// Decides on the output before anything is timed.
   int openOutput(const CLI::App& app, const vulkan::DeviceInfo& device) {
     if (out.empty()) {
@@ -172,24 +166,30 @@ struct TuneVerb : Verb {
     }
     if (auto may = mayReplace("--out", out, beginsTuning, filesRead(model)); !may)
       return report(app, exitUsage, may.error());
-    auto before = held();
+    if (!fs::is_regular_file(out)) return exitOk;
+    auto before = readTuning(out);
     return before ? exitOk : report(app, exitInput, before.error());
   }
 
   int write(const CLI::App& app, const std::vector<TunedRegion>& regions) {
-    // Read only now: measuring takes a while, in which another process may have added some.
-    auto tuning = held();
-    if (!tuning) return report(app, exitInput, tuning.error());
-    mergeTuning(*tuning, regions);
     const Totals totals(regions);
-    if (auto done = writeOutput(out, printTuning(*tuning)); !done)
-      return report(app, exitInput, done.error());
+    size_t entries = 0;
+    auto done = updateOutput(out, [&](const std::optional<std::string>& held) -> Result<std::string> {
+      AttrList tuning;
+      if (held) {
+        TG_TRY(tuning, parseTuning(*held, out));
+      }
+      mergeTuning(tuning, regions);
+      entries = tuning.size();
+      return printTuning(std::move(tuning));
+    });
+    if (!done) return report(app, exitInput, done.error());
     if (json) return exitOk;
     if (!regions.empty() && !tellsAny(regions)) fmt::print("{}\n", kNoStatistics);
     fmt::print("{} kernels at {} places: {:.3f} ms by rule, {:.3f} ms by the fastest, {:.2f} times as fast\n",
                regions.size(), totals.places, totals.chosen * 1e-3, totals.best * 1e-3,
                totals.best > 0 ? totals.chosen / totals.best : 1.0);
-    fmt::print("wrote {}: {} schedules, {} of this module\n", out, tuning->size(), totals.replaced);
+    fmt::print("wrote {}: {} schedules, {} of this module\n", out, entries, totals.replaced);
     return exitOk;
   }
 
