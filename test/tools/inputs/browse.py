@@ -24,6 +24,8 @@ print("theme", attributes(re.search(r"<html[^>]*>", dom)[0])["data-theme"])
 print("state", re.search(r'id="state">([^<]*)', dom)[1], re.search(r'id="note">([^<]*)', dom)[1], sep=" | ")
 for name, value in re.findall(r'data-tile="([^"]*)"><span>[^<]*</span><b>([^<]*)', dom):
     print("tile", name, value)
+for card in re.split(r'<div class="chart card', dom)[1:]:
+    print("chart", re.search(r"<h3>([^<]*)", card)[1], sorted(set(re.findall(r'data-key="([^"]*)"', card))), sep=" | ")
 curves = []
 for text in re.findall(r"<path [^>]*data-key[^>]*>", dom):
     path = attributes(text)
