@@ -119,6 +119,9 @@ Result<void> Session::beginParts(Begun& begun, Inputs& inputs) {
 
 Result<Session::Begun> Session::begin(const std::string& function, Inputs inputs,
                                       const std::vector<std::string>& captures) {
+  TG_TRY(const Item* func, program_->function(function));
+  TG_CHECK(checkNames(*func, inputs));
+  for (const auto& [name, array] : inputs) TG_CHECK(checkBytes(function, name, array));
   Begun begun{function, {}, {}, {}, nullptr, nullptr};
   begun.out.step = steps_ + 1;
   const bool inParts = function == options_.trainFunction && options_.parts > 1;

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/dims.h"
 #include "ir/list_text.h"
 #include "ir/parser.h"
 #include "ir/verify.h"
@@ -321,6 +322,19 @@ SessionProgram::wantedCaptures(const std::string& function, const Variant* varia
   return wanted;
 }
 
+/// The types of the arguments that a call gives, for a batch of `size`.
+static std::vector<std::pair<std::string, Type>> argumentsOf(const Item& func, int64_t size,
+                                                             const Inputs& given) {
+  std::vector<std::pair<std::string, Type>> out;
+  for (const auto& arg : func.body.args) {
+    if (!given.contains(arg->name)) continue;  // the session fills it in
+    Type type = arg->type;
+    if (const int axis = batchAxis(*arg); axis >= 0) type.shape[axis] = size;
+    out.emplace_back(arg->name, type);
+  }
+  return out;
+}
+
 Result<SessionProgram::Callable> SessionProgram::callable(const std::string& function, Inputs& inputs,
                                                           const std::vector<std::string>& captures) {
   TG_TRY(const Item* func, this->function(function));
@@ -343,6 +357,7 @@ Result<SessionProgram::Callable> SessionProgram::callable(const std::string& fun
       TG_CHECK(makeVariant(source, id, keeping));
     }
   } else {
+    TG_CHECK(checkTypes(function, argumentsOf(*func, *size, inputs), inputs));
     remark(fmt::format("@{} is compiled for a batch of {}", function, *size));
     TG_CHECK(makeVariant(source, id, read));
     dropOldSizes(function);

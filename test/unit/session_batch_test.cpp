@@ -55,6 +55,26 @@ TEST_F(SessionTest, aMissingInputIsNamedFirst) {
   EXPECT_EQ(messageOf(split->step({{"x", ramp({7, 3}, 0, 1)}})), missing);
 }
 
+// What no batch makes right is refused before the function is compiled for another one.
+TEST_F(SessionTest, wrongInputsCompileNothing) {
+  std::string told;
+  SessionOptions listening = options();
+  listening.onDiagnostic = [&](const Diagnostic& diagnostic) { told += diagnostic.message + "\n"; };
+  const std::string scaled = edited(print(*batched()), "%y: tensor<5x2xf32> {batch = 0}",
+                                    "%y: tensor<5x2xf32> {batch = 0}, %unused: tensor<3xf32>");
+  auto session = open(parsed(scaled), listening);
+  Inputs cut = rows(7);
+  cut.emplace("unused", ramp({3}, 0, 1));
+  cut.at("y").bytes.resize(3);
+  EXPECT_EQ(messageOf(session->step(cut)),
+            "@train: input 'y' of type tensor<7x2xf32> takes 56 bytes, and 3 were given");
+  Inputs wide = rows(7);
+  wide.emplace("unused", ramp({4}, 0, 1));
+  EXPECT_EQ(messageOf(session->step(wide)),
+            "@train: input 'unused' is tensor<4xf32>, but tensor<3xf32> is expected");
+  EXPECT_EQ(told.find("compiled for a batch of"), std::string::npos) << told;
+}
+
 // Running moments are the model's own updates: its train_pipeline still differentiates it, for any batch.
 TEST_F(SessionTest, updatesOfStatesAreNoGradients) {
   const std::string text = R"(
