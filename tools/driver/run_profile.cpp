@@ -240,26 +240,30 @@ struct ProfileVerb : Verb {
     if (!ceilings) return report(app, exitDevice, ceilings.error());
     const SessionInfo info = opened.session->info();
     const ProfileSubject subject{given == "-" ? "standard input" : given, info.device, info.driver};
-    if (int code = writeFiles(app, *profile, *ceilings, subject)) return code;
-    if (json) {
+    if (json)
       fmt::print("{}", toJson(*profile, *ceilings, subject));
-      return exitOk;
-    }
-    fmt::print("@{} of {} on {}\n", function, subject.model, info.device);
-    if (profile->parts > 1)
+    else
+      print(*profile, *ceilings, subject);
+    // Behind what was measured, which is there also where a file cannot be written.
+    if (int code = writeFiles(app, *profile, *ceilings, subject)) return code;
+    for (const std::string* path : {&trace, &roofline})
+      if (!json && !path->empty()) fmt::print("wrote {}\n", *path);
+    return exitOk;
+  }
+
+  void print(const Profile& profile, const Ceilings& ceilings, const ProfileSubject& subject) const {
+    fmt::print("@{} of {} on {}\n", function, subject.model, subject.device);
+    if (profile.parts > 1)
       fmt::print("a call runs {} parts of its batch; kernels and commands are those of the first\n",
-                 profile->parts);
-    printCeilings(*ceilings);
-    const std::vector<ProfiledKernel> kernels = byKernel(*profile);
-    printTable(kernels, *ceilings);
+                 profile.parts);
+    printCeilings(ceilings);
+    const std::vector<ProfiledKernel> kernels = byKernel(profile);
+    printTable(kernels, ceilings);
     const bool tells = std::any_of(kernels.begin(), kernels.end(), [](const ProfiledKernel& kernel) {
       return !kernel.statistics.told.empty();
     });
     if (model.statistics && !tells) fmt::print("{}\n", kNoStatistics);
-    printTotals(*profile);
-    for (const std::string* path : {&trace, &roofline})
-      if (!path->empty()) fmt::print("wrote {}\n", *path);
-    return exitOk;
+    printTotals(profile);
   }
 };
 
