@@ -108,6 +108,7 @@ TEST(RunConfig, PathsMeanTheSameInAnyFolder) {
   EXPECT_EQ(fromAnyFolder("target", "t.json"), here + "t.json");
   EXPECT_EQ(fromAnyFolder("tuning", "auto"), "auto");
   EXPECT_EQ(fromAnyFolder("FILE", "-"), "-");
+  EXPECT_EQ(fromAnyFolder("load-pass-plugin", "p.so"), here + "p.so");
   EXPECT_EQ(fromAnyFolder("lr", "1e-3"), "1e-3");
 }
 

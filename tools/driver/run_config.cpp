@@ -264,6 +264,8 @@ class RunConfigFormat : public CLI::Config {
     for (ConfigEntry& entry : *entries) {
       const CLI::Option* option = optionOf(entry.key);
       if (!option) refuse(fail(unknown(entry, file)));
+      if (entry.values.size() > static_cast<size_t>(std::max(1, option->get_items_expected_max())))
+        refuse(fail(fmt::format("{}:{}: '{}' takes one value", file, entry.line, entry.key)));
       if (typedInstead(*option)) continue;
       if (option->empty()) taken_.insert(option->get_single_name());
       out.push_back({{}, entry.key, std::move(entry.values)});
@@ -300,7 +302,8 @@ class RunConfigFormat : public CLI::Config {
 }  // namespace
 
 std::string fromAnyFolder(const std::string& option, const std::string& value) {
-  static const std::set<std::string> paths = {"FILE", "weights", "init-from", "tuning", "out", "emit-module"};
+  static const std::set<std::string> paths = {"FILE", "weights",     "init-from",       "tuning",
+                                              "out",  "emit-module", "load-pass-plugin"};
   if (option == "data" || option == "set") return absoluteBindings(value);
   if (option == "target")
     return value.find('/') == std::string::npos && !value.ends_with(".json") ? value : absolutePath(value);
