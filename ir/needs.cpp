@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "ir/json_text.h"
 #include "ir/kernel/unroll.h"
 #include "ir/verify.h"
 
@@ -175,7 +176,7 @@ std::string needsToJson(const KernelNeeds& needs) {
   out["coopmat"] = nlohmann::ordered_json::array();
   for (const MatrixProduct& each : needs.products)
     out["coopmat"].push_back({each.m, each.n, each.k, each.operand, each.result});
-  return out.dump();
+  return jsonText(out);
 }
 
 std::string sentence(const Unmet& need) {

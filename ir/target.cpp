@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "ir/json_text.h"
 #include "ir/verify_structure.h"
 
 namespace tg {
@@ -194,7 +195,7 @@ std::vector<TraitRow> traitRows() {
     const Json json = Json::parse(targetToJson(shipped(column)));
     for (TraitRow& row : rows) {
       const Json& value = json[std::string(row.name)];
-      row.values.push_back(value.is_string() ? value.get<std::string>() : value.dump());
+      row.values.push_back(value.is_string() ? value.get<std::string>() : jsonText(value));
     }
   }
   return rows;
@@ -245,7 +246,7 @@ std::string targetToJson(const Target& target) {
     else
       json[name] = member;
   });
-  return json.dump(2) + "\n";
+  return jsonText(json, 2) + "\n";
 }
 
 Attr targetToAttr(const Target& target) {

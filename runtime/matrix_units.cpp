@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "codegen/schedule.h"
+#include "ir/json_text.h"
 #include "ir/list_text.h"
 #include "ir/parser.h"
 #include "runtime/compile.h"
@@ -164,10 +165,11 @@ std::optional<MatrixFigures> readMatrixFigures(const std::string& file) {
 }
 
 Result<void> writeMatrixFigures(const std::string& file, const MatrixFigures& figures) {
-  const std::string text =
-      Json{{"kernels", kKernels}, {"matrices_gflops", figures.matrices}, {"scalars_gflops", figures.scalars}}
-          .dump(2) +
-      "\n";
+  const std::string text = jsonText(Json{{"kernels", kKernels},
+                                         {"matrices_gflops", figures.matrices},
+                                         {"scalars_gflops", figures.scalars}},
+                                    2) +
+                           "\n";
   TG_TRY(AtomicFile out, AtomicFile::create(file));
   TG_CHECK(out.write(std::as_bytes(std::span(text))));
   return out.commit();

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/json_text.h"
+
 namespace tg {
 
 namespace {
@@ -16,11 +18,6 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kPage =
 #include "runtime/profile_page.inc"
     ;
-
-// Names come from files, which need not be UTF-8.
-std::string dump(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
 
 Json kernelRow(const ProfiledKernel& kernel, const Ceilings& ceilings) {
   const RoofPlace place = placeUnder(ceilings, kernel);
@@ -119,7 +116,7 @@ std::string toJson(const Profile& profile, const Ceilings& ceilings, const Profi
                         {"bytes", command.report.bytes},
                         {"flops", command.report.counted ? Json(command.report.flops) : Json()}});
   out["commands"] = std::move(commands);
-  return dump(out, 2) + "\n";
+  return jsonText(out, 2) + "\n";
 }
 
 std::string chromeTrace(const Profile& profile, const ProfileSubject& subject) {
@@ -135,12 +132,12 @@ std::string chromeTrace(const Profile& profile, const ProfileSubject& subject) {
                 {"driver", subject.driver},
                 {"clocks", "the device's last command is taken to end when the host hears so"}}},
               {"traceEvents", std::move(events)}};
-  return dump(out, -1) + "\n";
+  return jsonText(out) + "\n";
 }
 
 std::string rooflinePage(const Profile& profile, const Ceilings& ceilings, const ProfileSubject& subject) {
   // Inside a script element only its end tag could end the data early.
-  std::string data = dump(summary(profile, ceilings, subject), -1), safe;
+  std::string data = jsonText(summary(profile, ceilings, subject)), safe;
   for (char c : data) safe += c == '<' ? std::string("\\u003c") : std::string(1, c);
   std::string page = kPage;
   const std::string hole = "__PROFILE_DATA__";

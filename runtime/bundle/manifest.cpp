@@ -7,6 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "ir/json_text.h"
 #include "ir/kernel/watch_loops.h"
 #include "ir/needs.h"
 #include "ir/target.h"
@@ -207,7 +208,7 @@ Result<std::string> bundleManifest(const Module& module, const Item& entry, cons
   TG_CHECK(maker.kernels());
   TG_CHECK(maker.commands(entry));
   maker.needs();
-  return withHash(out.dump(1) + "\n");
+  return withHash(jsonText(out, 1) + "\n");
 }
 
 }  // namespace tg

@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/json_text.h"
 #include "runtime/data/file_io.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/tensorboard.h"
@@ -42,9 +43,7 @@ Result<void> replaceFile(const std::string& path, const std::string& text) {
 /// The shortest text that reads back as the same number; JSON has none for what is not finite.
 std::string jsonNumber(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
 
-std::string jsonString(const std::string& text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string jsonString(const std::string& text) { return jsonText(Json(text)); }
 
 std::string jsonLine(const MetricRow& row) {
   std::string line = fmt::format(R"({{"step": {}, "time": {})", row.step, jsonNumber(row.time));

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/access.h"
+#include "ir/json_text.h"
 #include "ir/kernel/cost.h"
 #include "ir/target.h"
 
@@ -325,7 +326,7 @@ std::string toJson(const PlanReport& report) {
                 {"lower_bound_bytes", memory.lowerBoundBytes},
                 {"peak", {{"bytes", memory.peakBytes()}, {"at", at}, {"live", live}}}}},
               {"kernels", kernels}};
-  return out.dump(2) + "\n";
+  return jsonText(out, 2) + "\n";
 }
 
 }  // namespace tg

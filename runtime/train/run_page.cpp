@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/json_text.h"
 #include "runtime/data/file_io.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/run_dir.h"
@@ -244,7 +245,7 @@ std::string pageOf(Json runs) {
   const Json data = {{"written", now()},
                      {"written_at", std::chrono::duration<double>(clock).count()},
                      {"runs", std::move(runs)}};
-  const std::string json = data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string json = jsonText(data);
   const size_t place = kTemplate.find(kPlace);
   std::string page(kTemplate.substr(0, place));
   for (char c : json) {

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ir/json_text.h"
 #include "runtime/data/file_io.h"
 #include "runtime/train/run_dir.h"
 
@@ -72,7 +73,7 @@ Result<std::unique_ptr<SampleLog>> SampleLog::open(const std::string& runDir, in
 Result<void> SampleLog::add(int64_t step, const std::string& prompt, const std::string& text, bool whole) {
   Json row = {{"step", step}, {"prompt", prompt}, {"text", text}};
   if (!whole) row[kBrokenOff] = true;
-  const std::string line = row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string line = jsonText(row) + "\n";
   if (!owed_) return file_.append(line);
   // The text that was broken off gives way to this one at once, whatever ends the process.
   const std::string rows = std::exchange(before_, "") + line;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/json_text.h"
 #include "runtime/data/file_io.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/checkpoint_folder.h"
@@ -142,8 +143,7 @@ std::string stateToJson(const TrainState& state) {
   out["steps_per_update"] = state.stepsPerUpdate;
   out["evaluation_owed"] = state.evaluationOwed;
   out["without_update"] = state.withoutUpdate;
-  // A driver's name may be anything; what is not UTF-8 in it is replaced.
-  return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return jsonText(out, 2) + "\n";
 }
 
 Result<TrainState> stateFromJson(std::string_view text, const std::string& where) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/json_text.h"
 #include "runtime/vulkan/device_state.h"
 #include "runtime/vulkan/pipeline_state.h"
 
@@ -71,7 +72,7 @@ std::string sentence(const KernelStatistics& statistics) {
 std::string toJson(const KernelStatistics& statistics) {
   using Json = nlohmann::ordered_json;
   Json out = Json::object();
-  if (statistics.told.empty()) return out.dump();
+  if (statistics.told.empty()) return jsonText(out);
   auto add = [&](const char* name, std::optional<double> figure) {
     if (figure) out[name] = *figure;
   };
@@ -81,7 +82,7 @@ std::string toJson(const KernelStatistics& statistics) {
   add("spills", statistics.spills());
   add("scratch_bytes", statistics.scratchBytes());
   for (const Statistic& each : statistics.told) out["driver_tells"][each.name] = each.value;
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return jsonText(out);
 }
 
 std::vector<Statistic> statisticsOf(const DeviceState& state, VkPipeline pipeline) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ir/json_text.h"
 #include "tools/driver/io.h"
 
 namespace tg {
@@ -149,7 +150,7 @@ Result<void> addResult(const std::string& path, const Json& row) {
       rows.push_back(row);
     else
       *same = row;
-    return rows.dump(2) + "\n";
+    return jsonText(rows, 2) + "\n";
   });
 }
 

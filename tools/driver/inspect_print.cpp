@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "ir/byte_size.h"
+#include "ir/json_text.h"
 #include "ir/list_text.h"
 #include "tools/driver/inspect_facts.h"
 #include "tools/driver/table_text.h"
@@ -22,14 +23,14 @@ std::string sizeOf(const Facts& bytes) { return bytes.is_number() ? sizeText(byt
 std::string word(const Facts& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
-  return value.is_null() ? "-" : value.dump();
+  return value.is_null() ? "-" : jsonText(value);
 }
 std::string word(const Facts& object, const char* key) { return word(object.value(key, Facts())); }
 
 std::string extents(const Facts& shape) {
   if (shape.empty()) return "scalar";
   return listText(
-      shape, [](const Facts& extent) { return extent.dump(); }, "x");
+      shape, [](const Facts& extent) { return jsonText(extent); }, "x");
 }
 
 void printTensors(const char* title, const Facts& tensors) {

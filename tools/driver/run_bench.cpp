@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/json_text.h"
 #include "ir/parser.h"
 #include "ir/verify.h"
 #include "runtime/train/plan_report.h"
@@ -314,7 +315,7 @@ struct Bench : Verb {
     addRates(row, open);
     row.update(compiling);
     if (flags.json)
-      fmt::print("{}\n", row.dump(2));
+      fmt::print("{}\n", jsonText(row, 2));
     else
       printText(row);
     if (flags.results.empty()) return exitOk;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/json_text.h"
 #include "runtime/cache_folder.h"
 #include "runtime/matrix_units.h"
 #include "tools/driver/run_setup.h"
@@ -48,7 +49,7 @@ struct Devices : Verb {
     if (json) {
       Json list = Json::array();
       for (const vulkan::DeviceInfo& info : *devices) list.push_back(toJson(info));
-      fmt::print("{}\n", list.dump(2));
+      fmt::print("{}\n", jsonText(list, 2));
       return exitOk;
     }
     for (const vulkan::DeviceInfo& info : *devices) {

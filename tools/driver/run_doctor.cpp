@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/json_text.h"
 #include "runtime/cache_folder.h"
 #include "runtime/check/fit.h"
 #include "runtime/compile.h"
@@ -42,7 +43,7 @@ Result<Patient> patientOfJson(const std::string& text, const std::string& file) 
     out.name = out.target.name;
     return out;
   }
-  TG_TRY(out.target, targetFromJson(json["target"].dump(), file));
+  TG_TRY(out.target, targetFromJson(jsonText(json["target"]), file));
   auto bytes = [&](const char* key) -> Result<int64_t> {
     if (!json.contains(key)) return int64_t(0);
     if (json[key].is_number_integer() && json[key].get<int64_t>() > 0) return json[key].get<int64_t>();

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/collective.h"
+#include "ir/json_text.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
@@ -281,7 +282,7 @@ struct Eval : Verb {
                                     {"device", session.info().device}};
       if (trained.checkpoint) out["step"] = trained.checkpoint->state.step;
       if (open.perplexity) out["perplexity"] = std::exp(loss);
-      fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+      fmt::print("{}\n", jsonText(out, 2));
     } else {
       for (const std::string& line : feed.describe()) fmt::print("{}\n", line);
       fmt::print("val loss {:.4f}{} | {} of {} batches | {:.2f} s\n", loss,

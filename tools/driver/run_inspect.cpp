@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/json_text.h"
 #include "tools/driver/inspect_facts.h"
 #include "tools/driver/run_setup.h"
 
@@ -43,8 +44,7 @@ struct Inspect : Verb {
       }
       all.push_back(std::move(*facts));
     }
-    if (json)
-      fmt::print("{}\n", Facts{{"inspected", all}}.dump(2, ' ', false, Facts::error_handler_t::replace));
+    if (json) fmt::print("{}\n", jsonText(Facts{{"inspected", all}}, 2));
     return code;
   }
 };

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/json_text.h"
 #include "runtime/train/run_page.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
@@ -79,7 +80,7 @@ void printJson(const std::vector<RunSummary>& runs) {
                    {"items_per_s", number(run.itemsPerSecond)},
                    {"options", options}});
   }
-  fmt::print("{}\n", Json{{"runs", all}}.dump(2, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", jsonText(Json{{"runs", all}}, 2));
 }
 
 bool isSame(const std::string& a, const std::string& b) {

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/json_text.h"
 #include "ir/op_view.h"
 #include "passes/tuning.h"
 #include "runtime/cache_folder.h"
@@ -234,7 +235,7 @@ struct TuneVerb : Verb {
       if (*wide)
         all["f32x3"] = {
             {"gflops", (*wide)->matrices}, {"f32_gflops", (*wide)->scalars}, {"pays", matricesPay(**wide)}};
-      fmt::print("{}\n", all.dump(2));
+      fmt::print("{}\n", jsonText(all, 2));
     } else if (*wide) {
       fmt::print("{}\n", adviceOf(**wide));
     }

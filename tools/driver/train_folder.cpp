@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/json_text.h"
 #include "ir/list_text.h"
 #include "ir/parser.h"
 #include "runtime/data/file_io.h"
@@ -182,7 +183,7 @@ Result<void> writeEnv(const std::string& command, OpenTraining& training) {
            {"command", command}};
   }
   env["steps"] = training.options.steps;
-  return writeText(dir.env(), env.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  return writeText(dir.env(), jsonText(env, 2) + "\n");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "codegen/glsl.h"
+#include "ir/json_text.h"
 #include "ir/parser.h"
 #include "runtime/data/file_io.h"
 #include "runtime/data/npy.h"
@@ -34,7 +35,7 @@ std::string describe(const vulkan::DeviceInfo& device, const std::string& functi
   for (const StepBuffer& buffer : step.buffers)
     if (!buffer.close) json["differs"].push_back({{"buffer", buffer.name}, {"why", buffer.why}});
   json["target"] = nlohmann::ordered_json::parse(targetToJson(device.target));
-  return json.dump(2) + "\n";
+  return jsonText(json, 2) + "\n";
 }
 
 }  // namespace

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON as text.
+#pragma once
+
+#include <string>
+
+namespace tg {
+
+/// The text of a value of nlohmann's, on one line or indented. Names of files, devices and drivers may be any bytes:
+/// what is not UTF-8 in a string is replaced.
+template <class Json>
+std::string jsonText(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace tg
