@@ -175,6 +175,9 @@ std::string checkpointDamage(const std::string& path) {
       return fmt::format("{} does not name {}", kCompleteFile, name);
   for (const auto& [name, digest] : *files)
     if (std::string damage = fileDamage(path, name, digest); !damage.empty()) return damage;
+  const auto named = stepOf(fs::path(path).filename().native());
+  if (const auto state = readState(path); named && state && state->step != *named)
+    return fmt::format("{} is of step {}: the folder was renamed", kStateFile, state->step);
   return strangeEntry(path, *files);
 }
 
@@ -233,10 +236,6 @@ Result<OpenCheckpoint> openCheckpoint(const std::string& path) {
   TG_TRY(SafetensorsFile optimizer, openSafetensors(fileIn(path, kOptimizerFile), Halves::keep));
   checkpoint.params = std::move(model.tensors);
   checkpoint.states = std::move(optimizer.tensors);
-  const auto named = stepOf(fs::path(path).filename().native());
-  if (named && *named != checkpoint.state.step)
-    return fail(
-        fmt::format("{}: {} is of step {}: the folder was renamed", path, kStateFile, checkpoint.state.step));
   return checkpoint;
 }
 

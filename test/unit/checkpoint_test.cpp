@@ -233,7 +233,14 @@ TEST_F(Checkpoints, OtherThingsInTheFolder) {
   // A renamed folder is whole but lies about its step.
   fs::rename(folder, run_ + "/ckpt/step_00000030");
   EXPECT_FAILS(readCheckpoint(run_ + "/ckpt/step_00000030"), "state.json is of step 20");
-  fs::rename(run_ + "/ckpt/step_00000030", folder);
+  // The one before it is gone on with.
+  fs::copy(run_ + "/ckpt/step_00000030", folder);
+  const auto latest = latestCheckpoint(run_);
+  ASSERT_TRUE(latest->good);
+  EXPECT_EQ(latest->good->step, 20);
+  ASSERT_EQ(latest->skipped.size(), 1u);
+  EXPECT_EQ(latest->skipped[0].damage, "state.json is of step 20: the folder was renamed");
+  fs::remove_all(run_ + "/ckpt/step_00000030");
   replace(run_ + "/ckpt/step_00000040", "a file");
   replace(run_ + "/ckpt/step_x", "");
   fs::create_directory(run_ + "/ckpt/other");
