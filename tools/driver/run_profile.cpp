@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ir/dims.h"
 #include "runtime/profile_report.h"
 #include "runtime/train/random_inputs.h"
 #include "runtime/train/run_dir.h"
@@ -21,6 +22,7 @@
 #include "tools/driver/run_setup.h"
 #include "tools/driver/step_parts.h"
 #include "tools/driver/table_text.h"
+#include "tools/driver/train_share.h"
 
 namespace tg {
 
@@ -116,6 +118,19 @@ struct ProfileVerb : Verb {
     addRankFlags(app, rankFlags, "Options");
   }
 
+  /// A step of a run takes the batch that is written in the parts it was trained in, or, where its ranks share a batch,
+  /// this one's rows. 0, or an exit code after reporting why.
+  int takeParts(const CLI::App& app, const Module& final, std::unique_ptr<Module>& source) {
+    const Item* written = source->func(kTrain);
+    const int64_t rows = batchSize(*final.func(kTrain)), all = written ? batchSize(*written) : 0;
+    if (rows == 0 || all == rows) return exitOk;
+    if (all % rows == 0 && callsPerUpdate(final) % (all / rows) == 0) {
+      model.parts = all / rows;
+      return exitOk;
+    }
+    return setBatch(app, kTrain, rows, source);
+  }
+
   /// Opens FILE and makes random inputs. 0, or an exit code after reporting why.
   int open(const CLI::App& app, OpenModel& out, Inputs& inputs) {
     std::string run;
@@ -130,6 +145,8 @@ struct ProfileVerb : Verb {
     }
     std::unique_ptr<Module> module;
     if (int code = loadModel(app, model, function, module)) return code;
+    if (source && function == kTrain)
+      if (int code = takeParts(app, *module, source)) return code;
     const Item* known = source ? source->func(function) : nullptr;
     auto made = randomInputs(known ? *known : *module->func(function));
     if (!made) return report(app, exitInput, made.error());
