@@ -122,14 +122,25 @@ Result<BundleFiles> makeBundle(const Module& module, const std::string& entry, c
   return files;
 }
 
-Result<void> writeBundle(const std::string& path, const BundleFiles& files, bool force) {
-  fs::path target = fs::path(path).lexically_normal();
-  if (!target.has_filename()) target = target.parent_path();
+static fs::path folderOf(const std::string& path) {
+  const fs::path target = fs::path(path).lexically_normal();
+  return target.has_filename() ? target : target.parent_path();
+}
+
+Result<void> mayWriteBundle(const std::string& path, bool force) {
+  const fs::path target = folderOf(path);
   std::error_code error;
-  bool there = fs::exists(fs::symlink_status(target, error));
-  if (there && !force) return fail(fmt::format("{} exists; --force replaces a bundle", target.string()));
-  if (there && !fs::exists(target / "manifest.json", error) && !fs::is_empty(target, error))
-    return fail(fmt::format("{} is not a bundle, so it is not replaced", target.string()));
+  if (!fs::exists(fs::symlink_status(target, error))) return {};
+  if (!force) return fail(fmt::format("{} exists; --force replaces a bundle", target.string()));
+  if (fs::exists(target / "manifest.json", error) || fs::is_empty(target, error)) return {};
+  return fail(fmt::format("{} is not a bundle, so it is not replaced", target.string()));
+}
+
+Result<void> writeBundle(const std::string& path, const BundleFiles& files, bool force) {
+  TG_CHECK(mayWriteBundle(path, force));
+  const fs::path target = folderOf(path);
+  std::error_code error;
+  const bool there = fs::exists(fs::symlink_status(target, error));
   fs::path fresh = target, old = target;
   fresh += fmt::format(".new-{}", ::getpid());
   old += fmt::format(".old-{}", ::getpid());

@@ -28,8 +28,10 @@ Result<std::unique_ptr<Module>> forwardOnly(const Module& module, const std::str
 Result<BundleFiles> makeBundle(const Module& module, const std::string& entry, const NamedArrays& values,
                                const std::string& name, const std::string& version);
 
+/// Refuses a path at which something is already, unless it is, with `force`, a bundle or empty.
+Result<void> mayWriteBundle(const std::string& path, bool force);
 /// Makes the directory `path`, whole or not at all: the files are written to one beside it, synced and
-/// renamed. What is there already is an error, or, with `force`, is replaced when it is a bundle or empty.
+/// renamed. Asks `mayWriteBundle` first, and replaces what that allows.
 Result<void> writeBundle(const std::string& path, const BundleFiles& files, bool force);
 
 struct BundleCheck {

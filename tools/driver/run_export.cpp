@@ -12,6 +12,7 @@
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
 #include "runtime/vulkan/device.h"
+#include "tools/driver/io.h"
 #include "tools/driver/listings.h"
 #include "tools/driver/run_setup.h"
 
@@ -119,6 +120,8 @@ struct Export : Verb {
   }
 
   int run(CLI::App& app, const Arguments&) override {
+    if (auto may = mayWriteBundle(flags.out, flags.force); !may) return report(app, exitUsage, may.error());
+    if (auto may = mayMakeFolder("--out", flags.out); !may) return report(app, exitUsage, may.error());
     auto source = sourceOf(flags);
     if (!source) return report(app, exitInput, source.error());
     if (source->found.file.empty())
