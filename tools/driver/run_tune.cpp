@@ -114,6 +114,8 @@ Json toJson(const std::vector<TunedRegion>& regions) {
 struct TuneVerb : Verb {
   ModelFlags model;
   std::string out;
+  bool ofCache =
+      false;  ///< `out` is the device's file among the caches, which is made anew where it is damaged
   TuneOptions options;
   bool json = false;
 
@@ -156,7 +158,8 @@ struct TuneVerb : Verb {
 
   /// Decides on the output before anything is timed.
   int openOutput(const CLI::App& app, const vulkan::DeviceInfo& device) {
-    if (out.empty()) {
+    ofCache = out.empty();
+    if (ofCache) {
       const std::string folder = model.noCache ? "" : userCacheFolder();
       out = tuningFile(folder, device);
       if (out.empty())
@@ -165,11 +168,14 @@ struct TuneVerb : Verb {
       fs::create_directories(folder, failed);
       if (failed) return report(app, exitInput, fmt::format("{}: {}", folder, failed.message()));
     }
-    if (auto may = mayReplace("--out", out, beginsTuning, filesRead(model)); !may)
-      return report(app, exitUsage, may.error());
+    auto may = ofCache ? mayWrite("--out", out) : mayReplace("--out", out, beginsTuning, filesRead(model));
+    if (!may) return report(app, exitUsage, may.error());
     if (!fs::is_regular_file(out)) return exitOk;
     auto before = readTuning(out);
-    return before ? exitOk : report(app, exitInput, before.error());
+    if (before) return exitOk;
+    if (!ofCache) return report(app, exitInput, before.error());
+    fmt::print(stderr, "warning: {} is damaged and is made anew\n", out);
+    return exitOk;
   }
 
   int write(const CLI::App& app, const std::vector<TunedRegion>& regions) {
@@ -178,7 +184,9 @@ struct TuneVerb : Verb {
     auto done = updateOutput(out, [&](const std::optional<std::string>& held) -> Result<std::string> {
       AttrList tuning;
       if (held) {
-        TG_TRY(tuning, parseTuning(*held, out));
+        auto before = parseTuning(*held, out);
+        if (!before && !ofCache) return before.takeError();
+        if (before) tuning = std::move(*before);
       }
       mergeTuning(tuning, regions);
       entries = tuning.size();
