@@ -216,7 +216,12 @@ struct CheckGrad : Verb {
       fmt::print("{}", finding);
     }
     if (!checked)
-      return report(app, exitInput, fmt::format("--wrt={} names no parameter with a gradient", flags.wrt));
+      return report(
+          app, exitInput,
+          app.count("--wrt")
+              ? fmt::format("--wrt={} names no parameter with a gradient", flags.wrt)
+              : fmt::format("@{} has gradients of no parameter{}", flags.function,
+                            model.pipeline.empty() ? "" : " after --pipeline=" + shellWord(model.pipeline)));
     fmt::print("{} of {} parameters agree with central differences\n", checked - wrong, checked);
     int code = device ? onDevice(app, **module, check, device) : exitOk;
     return code ? code : wrong ? exitNumeric : exitOk;

@@ -382,6 +382,8 @@ OTHER_VERBS = [
     Row("export for a target that is not there", ["export", "run", "-o", "new", "--target=none.json"], INPUT,
         r"cannot open none\.json"),
     Row("memory of an unknown function", ["explain-memory", "good.tgir", "--function=fit"], INPUT, r"no function @fit"),
+    Row("gradients by passes that append none", ["check-grad", "good.tgir", "--pipeline=fuse"], INPUT,
+        r"@train has gradients of no parameter after --pipeline=fuse"),
     Row("gradients of no parameter", ["check-grad", "good.tgir", "--wrt=q*"], INPUT, r"--wrt=q\* names no parameter"),
     Row("gradients of no device", ["check-grad", "good.tgir", "--device=nonesuch"], DEVICE,
         r"no usable Vulkan device is 'nonesuch'"),
