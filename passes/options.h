@@ -198,9 +198,12 @@ struct KernelVjpOptions {
 };
 
 struct SetTargetOptions {
-  std::string target = "vulkan-min";
+  std::string target = {};
   static constexpr auto fields() {
-    return std::tuple{option("target", &SetTargetOptions::target, "a shipped target's name or a JSON file")};
+    return std::tuple{
+        option("target", &SetTargetOptions::target,
+               "a shipped target's name or a JSON file; empty is the module's own, and vulkan-min "
+               "where it has none")};
   }
 };
 

@@ -17,8 +17,9 @@
 
 namespace tg {
 
-/// A shipped name, a JSON file, or JSON text.
-static Result<Target> resolveTarget(const std::string& option) {
+/// A shipped name, a JSON file, or JSON text; else the module's own.
+static Result<Target> resolveTarget(const std::string& option, const Module& module) {
+  if (option.empty()) return targetOf(module.attrs);
   if (option.starts_with("{")) return targetFromJson(option, "target");
   bool file = option.find('/') != std::string::npos || option.ends_with(".json");
   if (!file) return targetByName(option);
@@ -33,7 +34,7 @@ Result<Target> fuse::targetOn(const Module& module, std::string_view pass) {
 }
 
 Result<void> run_set_target(Module& module, const SetTargetOptions& options, const PassContext&) {
-  TG_TRY(Target target, resolveTarget(options.target));
+  TG_TRY(Target target, resolveTarget(options.target, module));
   for (Item* func : module.all(ItemKind::func))
     for (Op* op : func->body.ops) {
       if (op->code == Opcode::constant) op->setAttr("seed", Attr::boolean(false));
