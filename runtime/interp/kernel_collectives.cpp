@@ -71,7 +71,8 @@ bool KernelMachine<Real>::runSubgroupOps() {
   if (program_.collectives.empty()) return false;
   for (uint32_t first = 0; first < lanes_; first += options_.subgroupSize) {
     std::vector<uint32_t> active, earliest;
-    for (uint32_t lane = first; lane < std::min(lanes_, first + options_.subgroupSize); ++lane) {
+    const uint32_t end = std::min(lanes_, first + options_.subgroupSize);
+    for (uint32_t lane = first; lane < end; ++lane) {
       if (status_[lane] != Status::atSubgroupOp) continue;
       std::vector<uint32_t> here = position(lane);
       if (active.empty() || here < earliest) {
@@ -84,6 +85,7 @@ bool KernelMachine<Real>::runSubgroupOps() {
     any = true;
     runCollective(program_.collectives[standsAt(active[0]).a], *program_.ops[pc_[active[0]] - 1], active);
     for (uint32_t lane : active) status_[lane] = Status::running;
+    if (active.size() == end - first) ++subgroupTurns_[first / options_.subgroupSize];
   }
   return any;
 }

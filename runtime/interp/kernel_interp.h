@@ -36,7 +36,7 @@ enum class LaneOrder : uint8_t {
 struct KernelRunOptions {
   LaneOrder order = LaneOrder::wholeLane;
   bool reversed = false;      ///< last invocation and last workgroup first
-  bool checks = true;         ///< look for races, repeated writes and reads of undefined memory; costs 20
+  bool checks = true;         ///< look for races, repeated writes and reads of undefined memory; costs 44
                               ///< bytes for each word written
   uint64_t seed = 0;          ///< of LaneOrder::shuffled; the same seed gives the same run
   uint32_t subgroupSize = 4;  ///< a power of two up to 128
@@ -81,7 +81,8 @@ inline int64_t kernelElementBytes(DType dtype, bool wide) {
 ///
 /// Ops of a subgroup: an invocation waits until all others of its subgroup wait somewhere or are done. Then
 /// those go on that stand at the earliest place, counting the turns of the loops around it: just those
-/// that pass this place in this turn, whatever the schedule. A reduction goes from the lowest lane up.
+/// that pass this place in this turn, whatever the schedule. A reduction goes from the lowest lane up. Where all of a
+/// subgroup arrive, what they loaded before is ordered before what they store behind; nothing else is.
 ///
 /// Errors: buffers that do not fit, open extents that nothing settles, a call without a module, a subgroup
 /// size that cannot be, a step of 0, a barrier that only some invocations reach.

@@ -256,6 +256,7 @@ void KernelMachine<Real>::startLanes() {
   }
   std::fill(pc_.begin(), pc_.end(), 0);
   std::fill(status_.begin(), status_.end(), Status::running);
+  subgroupTurns_.assign((lanes_ + options_.subgroupSize - 1) / options_.subgroupSize, 0);
 }
 
 template <class Real>

@@ -57,7 +57,13 @@ class KernelMachine {
   Word* laneRegs(uint32_t lane) { return &regs_[static_cast<size_t>(lane) * program_.registers]; }
   const Word* laneRegs(uint32_t lane) const { return &regs_[static_cast<size_t>(lane) * program_.registers]; }
   Visit visit(uint32_t lane) const {
-    return {lane, static_cast<uint32_t>(group_ * lanes_) + lane, epoch_, groupStart_};
+    const uint32_t subgroup = lane / options_.subgroupSize;
+    return {lane,
+            static_cast<uint32_t>(group_ * lanes_) + lane,
+            epoch_,
+            groupStart_,
+            static_cast<uint32_t>(group_) * static_cast<uint32_t>(subgroupTurns_.size()) + subgroup,
+            subgroupTurns_[subgroup]};
   }
   const Instr& standsAt(uint32_t lane) const { return program_.code[pc_[lane] - 1]; }
 
@@ -73,6 +79,7 @@ class KernelMachine {
   std::mt19937_64 random_;
   uint32_t turns_ = 0;  // instructions left, of Pace::counted
   uint32_t epoch_ = 0, groupStart_ = 0;
+  std::vector<uint32_t> subgroupTurns_;  // of each subgroup of the workgroup, as in RaceShadow
   int64_t group_ = 0;
   const Op* zeroStep_ = nullptr;  // a loop that would never end
 };

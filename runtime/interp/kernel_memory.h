@@ -21,11 +21,13 @@ struct Region {
   int64_t cells = 1;        ///< of a word in the shadow
 };
 
-/// Who accesses memory, and when: epochs as in RaceShadow.
+/// Who accesses memory, and when: epochs and turns as in RaceShadow.
 struct Visit {
   uint32_t lane = 0;    ///< in the workgroup
   uint32_t global = 0;  ///< in the grid
   uint32_t epoch = 0, groupStart = 0;
+  uint32_t subgroup = 0;  ///< in the grid
+  uint32_t turn = 0;
 };
 
 /// What was found, and where: the part that knows no real type.
@@ -58,7 +60,8 @@ class KernelFindings {
     }
     if (access.ofSum) return;
     bool raced = false, again = false, once = kind == RaceShadow::Kind::write && memory.mode == BufMode::out;
-    const RaceShadow::Touch by{visit.global, static_cast<uint32_t>(&access - program_.accesses.data())};
+    const RaceShadow::Touch by{visit.global, static_cast<uint32_t>(&access - program_.accesses.data()),
+                               visit.subgroup, visit.turn};
     RaceShadow::Touch other, unused;
     for (int64_t at = first; at < last; ++at) {
       raced |= region.shadow->touch(at, kind, by, visit.epoch, visit.groupStart, raced ? unused : other);

@@ -10,13 +10,15 @@ namespace tg {
 
 /// One cell of shadow for each word of memory. Time runs in epochs: a barrier or a new workgroup begins
 /// one, so that two accesses of a workgroup are ordered when their epochs differ. Nothing orders the
-/// accesses of two workgroups to the same storage.
+/// accesses of two workgroups to the same storage. Within an epoch an op at which all of a subgroup arrive begins a
+/// turn of the subgroup: writes of a later turn are ordered behind reads of an earlier one, and nothing else is.
 class RaceShadow {
  public:
   enum class Kind : uint8_t { read, write, atomic };
-  /// An invocation, numbered over the whole grid, and which of the kernel's accesses it makes.
+  /// An invocation and its subgroup, numbered over the whole grid, and which of the kernel's accesses it makes in which
+  /// turn of the subgroup.
   struct Touch {
-    uint32_t lane = 0, access = 0;
+    uint32_t lane = 0, access = 0, subgroup = 0, turn = 0;
   };
 
   /// `acrossGroups` is false for shared memory, which every workgroup has anew.
@@ -29,7 +31,7 @@ class RaceShadow {
     Cell& cell = cells_[static_cast<size_t>(word)];
     age(cell, groupStart);
     const bool write = racesWithWrite(cell, kind, by.lane, epoch);
-    const bool raced = write || racesWithRead(cell, kind, by.lane, epoch);
+    const bool raced = write || racesWithRead(cell, kind, by, epoch);
     if (raced) other = write ? cell.writer : cell.reader;
     note(cell, kind, by, epoch);
     return raced;
@@ -52,7 +54,8 @@ class RaceShadow {
     Touch writer, reader;
     uint32_t writeEpoch = 0, readEpoch = 0;  // 0: never
     bool manyWriters : 1 = false;            // in writeEpoch
-    bool manyReaders : 1 = false;            // in readEpoch
+    bool manyReaders : 1 = false;            // in readEpoch, and in the last turn if they are of one subgroup
+    bool manySubgroups : 1 = false;          // of readers in readEpoch
     bool onlyAtomics : 1 = true;             // among the writes in writeEpoch
     bool anyPlain : 1 = false;               // among all writes so far
     bool foreignWrite : 1 = false;           // by an earlier workgroup
@@ -78,13 +81,21 @@ class RaceShadow {
     bool sharedWrite = cell.writeEpoch == epoch && (cell.writer.lane != lane || cell.manyWriters);
     return sharedWrite && !(atomic && cell.onlyAtomics);
   }
-  static bool racesWithRead(const Cell& cell, Kind kind, uint32_t lane, uint32_t epoch) {
+  static bool racesWithRead(const Cell& cell, Kind kind, Touch by, uint32_t epoch) {
     if (kind == Kind::read) return false;
-    return cell.foreignRead || (cell.readEpoch == epoch && (cell.reader.lane != lane || cell.manyReaders));
+    if (cell.foreignRead || cell.readEpoch != epoch) return cell.foreignRead;
+    if (isLaterTurn(cell, by)) return false;
+    return cell.reader.lane != by.lane || cell.manyReaders;
+  }
+  /// Whether all that read the cell in this epoch are of the subgroup and did so in earlier turns.
+  static bool isLaterTurn(const Cell& cell, Touch by) {
+    return !cell.manySubgroups && cell.reader.subgroup == by.subgroup && cell.reader.turn < by.turn;
   }
   static void note(Cell& cell, Kind kind, Touch by, uint32_t epoch) {
     if (kind == Kind::read) {
-      cell.manyReaders = cell.readEpoch == epoch && (cell.manyReaders || cell.reader.lane != by.lane);
+      const bool again = cell.readEpoch == epoch;
+      cell.manyReaders = again && !isLaterTurn(cell, by) && (cell.manyReaders || cell.reader.lane != by.lane);
+      cell.manySubgroups = again && (cell.manySubgroups || cell.reader.subgroup != by.subgroup);
       cell.reader = by;
       cell.readEpoch = epoch;
       return;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "test/unit/kernel_text.h"
 
 namespace tg::test {
@@ -195,6 +197,45 @@ TEST(KernelInterpGroups, TurnsOfALoopKeepApart) {
   expectTogether(after("%q = tgk.add %n, 0 : u32"), memory, 4, {2, 2, 2, 2, 1, 1});
   // All are active behind that in each iteration: twice the sum of that iteration's reduction.
   expectTogether(after("%q = tgk.subgroup_reduce %n : u32"), memory, 4, {8, 8, 8, 8, 2, 2});
+}
+
+/// Races of eight invocations, in subgroups of four, whose element of the result is %r of the body.
+int64_t racesOf(const std::string& body) {
+  auto module = kernels(R"(kernel @k(%x: buf<8xu32, inout>, %o: buf<8xu32, out>) workgroup(8) grid(1) {
+    %l = tgk.local_id 0 : u32
+    %first = tgk.eq %l, 0 : bool
+    %other = tgk.eq %l, 4 : bool
+    %few = tgk.lt %l, 2 : bool
+    %own = tgk.lt %l, 4 : bool
+)" + body + "\ntgk.store %r, %o[%l]\n}");
+  Memory memory{Memory::value_type(32), Memory::value_type(32)};
+  return run(verified(*module), memory, {}).races;
+}
+
+/// The u32 of a body where a condition holds, else 0.
+std::string valueIf(const std::string& name, const std::string& condition, const std::string& body) {
+  return fmt::format(
+      "%{} = tgk.if %{} : u32 {{\n%w = {} : u32\ntgk.yield %w : u32\n}} else {{\ntgk.yield 0 : u32\n}}\n",
+      name, condition, body);
+}
+
+TEST(KernelInterpGroups, ASubgroupOpOrdersLoadsBeforeStores) {
+  const std::string load = valueIf("v", "own", "tgk.load %x[0]"),
+                    reduce = "%r = tgk.subgroup_reduce %v : u32\n";
+  auto store = [](const std::string& who) {
+    return "tgk.if %" + who + " {\ntgk.store 1, %x[0]\ntgk.yield\n}\n";
+  };
+  EXPECT_EQ(racesOf(load + reduce + store("first")), 0);
+  const std::string again = valueIf("y", "first", "tgk.load %x[0]");
+  EXPECT_EQ(racesOf(load + reduce + again + store("first")), 0) << "the one that stores loads once more";
+  EXPECT_GE(racesOf(load + "%r = tgk.add %v, 0 : u32\n" + store("first")), 1) << "no op between";
+  EXPECT_GE(racesOf(load + reduce + store("other")), 1) << "another subgroup";
+  EXPECT_GE(racesOf(load + valueIf("r", "few", "tgk.subgroup_reduce %v") + store("first")), 1)
+      << "only some arrive";
+  EXPECT_GE(
+      racesOf("%v = tgk.add %l, 0 : u32\n" + store("first") + reduce + valueIf("y", "own", "tgk.load %x[0]")),
+      1)
+      << "a store before loads";
 }
 
 TEST(KernelInterpGroups, ShufflesAndBallots) {
