@@ -154,7 +154,7 @@ AttentionWalk::Parts AttentionWalk::maskedScores(int64_t from, bool masked) {
     for (int64_t k = 0; k < std::ssize(s); ++k) {
       const int64_t i = k % d_.down, j = column + k / d_.down;
       KV score = s[static_cast<size_t>(k)];
-      if (const KV seen = visible(i, j); !seen.isLiteral()) score = kernel_.select(seen, score, lowest());
+      score = kernel_.select(visible(i, j), score, lowest());
       out.push_back(masked ? hide(score, i, j) : score);
     }
   }
@@ -238,7 +238,7 @@ void AttentionWalk::gradientStep(std::span<KV> sums, bool masked) {
       KV score = s[static_cast<size_t>(k)], grad = dp[static_cast<size_t>(k)];
       if (masked) score = hide(score, i, j);
       KV each = power(sub(exponentOf(score), lse));
-      if (const KV seen = visible(i, j); !seen.isLiteral()) each = kernel_.select(seen, each, zero());
+      each = kernel_.select(visible(i, j), each, zero());
       if (d_.powersOfTwo) grad = scaled(grad, r_.scale);
       ds.push_back(factor(kernel_.mul(each, sub(grad, delta))));
       if (r_.forKeys) p.push_back(factor(each));

@@ -123,7 +123,7 @@ class AttentionWalk {
   virtual KV largestOf(size_t row, const KV& before, const Parts& scores) = 0;
   /// Multiplies what is summed up of a row of parts so far: sums are row by row.
   virtual void rescale(size_t row, const KV& by, std::span<KV> sums);
-  /// Which elements of a part see each other; a literal where all do, or `hide` has told.
+  /// Which elements of a part see each other; a literal where all or none do, or `hide` has told.
   virtual KV visible(int64_t row, int64_t column) = 0;
   /// A score with a large negative term where it is hidden.
   virtual KV hide(const KV& score, int64_t, int64_t) { return score; }
