@@ -156,7 +156,9 @@ class Resizing {
     if (!source) return leaveAlone(op, suspect);
     if (suspect && op.results.empty()) return guess(op, suspect);
     TG_CHECK(rewriteAttributes(op, *source));
-    return retype(op, *source, suspect);
+    TG_CHECK(retype(op, *source, suspect));
+    if (!suspect && writesRows(op)) suspects_[op.result()] = op.result();
+    return {};
   }
 
   Result<void> readStorage(Op& op) {
@@ -220,7 +222,8 @@ class Resizing {
     if (suspect && (op.code == Opcode::return_ || op.code == Opcode::capture)) return guess(op, suspect);
     for (const auto& result : op.results) {
       if (suspect) suspects_[result.get()] = suspect;
-      if (writesShape(op) && mentions(result->type)) suspects_[result.get()] = result.get();
+      if (writesRows(op) || (writesShape(op) && mentions(result->type)))
+        suspects_[result.get()] = result.get();
     }
     return {};
   }
@@ -229,6 +232,11 @@ class Resizing {
   static bool writesShape(const Op& op) {
     bool declares = op.code == Opcode::broadcast_to || op.code == Opcode::custom;
     return op.info().has(table::leaf) || find(op.attrs, "shape") || find(op.attrs, "depth") || declares;
+  }
+  /// Whether an op sums up by ids, and its text says that there are as many rows as the old extent.
+  bool writesRows(const Op& op) const {
+    return (op.code == Opcode::scatter_add && as::scatter_add(op).rows() == old_) ||
+           (op.code == Opcode::take_along_axis_grad && as::take_along_axis_grad(op).extent() == old_);
   }
 
   bool mentions(const Type& type) const {
