@@ -93,8 +93,21 @@ static bool takesOver(const Op& fused, const Op& custom, int binding, int result
   return found;
 }
 
+/// Whether tiles of the region's product reach beyond its end. Subgroups that are there load operands of others, for
+/// nothing.
+static bool hasSurplus(const CoopmatSchedule& schedule, const Op& fused) {
+  for (const Op* op : fused.regions[0]->ops) {
+    if (op->code != Opcode::matmul) continue;
+    const Shape& shape = op->result()->type.shape;
+    if (shape[shape.rank() - 2] % schedule.tile[0] != 0 || shape.back() % schedule.tile[1] != 0) return true;
+  }
+  return false;
+}
+
 /// Which operands' bytes a result of a schedule without parts may take over.
 static TakesOver takesFor(const Schedule& schedule, const Op& fused, int result) {
+  if (const auto* coopmat = std::get_if<CoopmatSchedule>(&schedule))
+    if (fused.regions.empty() || hasSurplus(*coopmat, fused)) return TakesOver::nothing;
   if (const auto* column = std::get_if<ColumnSchedule>(&schedule)) {
     const Op* yield = fused.regions.empty() ? nullptr : fused.regions[0]->terminator();
     if (!yield || result >= yield->numOperands() || hasSurplus(*column, yield->in(result)->type.elements()))
