@@ -47,7 +47,7 @@ class EarlyAdder {
   struct Addition {
     Op* add = nullptr;
     Op* state = nullptr;
-    std::vector<Op*> scalings;  ///< of x, casts and products with one number, from the add on
+    std::vector<Op*> scalings;  ///< of x, casts to f32 and products with one number, from the add on
     std::vector<Value*> terms;  ///< what they scale is the sum of these, in the order of the text
   };
 
@@ -58,7 +58,8 @@ class EarlyAdder {
       Value* value = work.back();
       work.pop_back();
       const Op* def = value->def;
-      const bool isSum = def && def->code == Opcode::add && value->uses.hasOne();
+      const bool isSum =
+          def && def->code == Opcode::add && value->uses.hasOne() && !isNarrow(value->type.dtype);
       if (isSum && as::add(*def).lhs()->type == value->type && as::add(*def).rhs()->type == value->type)
         work.insert(work.end(), {as::add(*def).rhs(), as::add(*def).lhs()});
       else
@@ -69,8 +70,9 @@ class EarlyAdder {
     return terms;
   }
 
+  /// A cast to 16 bits is none: it rounds a sum, of which terms may be much larger.
   static bool isScaling(const Op& op) {
-    if (op.code == Opcode::cast) return isFloat(op.in(0)->type.dtype);
+    if (op.code == Opcode::cast) return isFloat(op.in(0)->type.dtype) && !isNarrow(op.result()->type.dtype);
     return op.code == Opcode::mul && as::mul(op).rhs()->type.rank() == 0;
   }
 
