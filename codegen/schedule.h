@@ -67,5 +67,7 @@ int64_t longestColumn(const Target& target, int64_t after);
 /// Whether an attention row is worth a kernel that recomputes its scores: they take too many bytes, and one
 /// invocation can hold the rows. Otherwise its decomposition is faster, which computes each score once.
 bool streamsScores(const Op& attention, const Target& target);
+/// Whether matrix units would make an attention with rows of so many elements, a multiple of 16.
+bool multipliesFragments(const Op& attention, const Target& target, int64_t columns);
 
 }  // namespace tg

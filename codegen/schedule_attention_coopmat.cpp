@@ -56,13 +56,23 @@ std::string AttentionFragments::problem(const Op& attention, const Target& targe
   return lackOfRoom(invocations(), bytes(attention), target);
 }
 
-bool suitsFragments(const Op& attention, const Target& target) {
+/// The same whatever the width of its heads.
+static bool suitsUnits(const Op& attention, const Target& target) {
   const auto view = as::attention(attention);
   const Shape &q = view.q()->type.shape, &v = view.v()->type.shape;
   const bool blind = view.causal() && q[q.rank() - 2] > v[v.rank() - 2];
   return view.precision() != "f32" && target.multiplies(factorType(attention)) &&
-         target.fragments == "quads" && target.subgroup == 32 && !blind && view.scale() >= 0 &&
-         q.back() % AttentionFragments::kSide == 0 && v.back() % AttentionFragments::kSide == 0;
+         target.fragments == "quads" && target.subgroup == 32 && !blind && view.scale() >= 0;
+}
+
+bool suitsFragments(const Op& attention, const Target& target) {
+  const auto view = as::attention(attention);
+  return suitsUnits(attention, target) && view.q()->type.shape.back() % AttentionFragments::kSide == 0 &&
+         view.v()->type.shape.back() % AttentionFragments::kSide == 0;
+}
+
+bool multipliesFragments(const Op& attention, const Target& target, int64_t columns) {
+  return suitsUnits(attention, target) && columns <= mostColumns(attention, 2);
 }
 
 /// What an attention may have, the fastest first.

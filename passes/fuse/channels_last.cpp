@@ -55,22 +55,37 @@ bool isPlain(const Window& window) {
                      [](const WindowAxis& axis) { return axis.size == 1 && axis.step == 1; });
 }
 
-}  // namespace
+/// An axis order and so many zeros before and behind its axes 1 and 2.
+struct Layout {
+  std::vector<int64_t> perm, before{0, 0}, behind{0, 0};
+};
+
+class ChannelsLast {
+ public:
+  ChannelsLast(Builder& builder, const std::function<Value*(Value* source, const Value& view)>& store)
+      : builder_(builder), store_(store) {}
+  TensorExpr forward(const Op& op);
+  TensorExpr gathered(const Op& op, int ofKernels, int ofGradient);
+  TensorExpr weight(const Op& op);
+
+ private:
+  TensorExpr stored(const Value& operand, const Layout& layout);
+  TensorExpr kernels(const Value& w, std::vector<int64_t> perm);
+
+  Builder& builder_;
+  const std::function<Value*(Value* source, const Value& view)>& store_;
+};
 
 /// An operand, which memory holds in 16 bits, in another layout, read as f32.
 TensorExpr ChannelsLast::stored(const Value& operand, const Layout& layout) {
   Value* source = operand.def->in(0);
-  Value*& known = stored_[{source, layout}];
-  if (!known) {
-    Value* view = builder_.transpose(source, layout.perm);
-    const std::vector<int64_t> none{0, 0};
-    if (layout.before != none || layout.behind != none)
-      view = builder_.op(Opcode::pad, {view},
-                         {{"low", Attr::ints({0, layout.before[0], layout.before[1], 0})},
-                          {"high", Attr::ints({0, layout.behind[0], layout.behind[1], 0})}});
-    known = store_(source, *view);
-  }
-  return TensorExpr{&builder_, known}.cast(DType::f32);
+  Value* view = builder_.transpose(source, layout.perm);
+  const std::vector<int64_t> none{0, 0};
+  if (layout.before != none || layout.behind != none)
+    view = builder_.op(Opcode::pad, {view},
+                       {{"low", Attr::ints({0, layout.before[0], layout.before[1], 0})},
+                        {"high", Attr::ints({0, layout.behind[0], layout.behind[1], 0})}});
+  return TensorExpr{&builder_, store_(source, *view)}.cast(DType::f32);
 }
 
 TensorExpr ChannelsLast::kernels(const Value& w, std::vector<int64_t> perm) {
@@ -128,21 +143,26 @@ TensorExpr ChannelsLast::weight(const Op& op) {
   return transposed(dw.reshape({dy[1], window[0].size, window[1].size, x[1]}), {0, 3, 1, 2});
 }
 
-TensorExpr ChannelsLast::convolution(const Op& op) {
+}  // namespace
+
+TensorExpr channelsLast(Builder& builder, const Op& op, const Target& target,
+                        const std::function<Value*(Value* source, const Value& view)>& store) {
   if (op.info().fusion != table::Fusion::contraction || op.code == Opcode::matmul ||
-      as::conv2d(op).groups() != 1 || target_.matmul == "register")
+      as::conv2d(op).groups() != 1 || target.matmul == "register")
     return {};
   const DType dtype = factorOf(*op.in(0));
   for (const Operand& operand : op.operands) {
     const Op* def = operand.value->def;
     if (!def || !isWidening(*def) || def->in(0)->type.dtype != dtype) return {};
   }
-  if (!target_.multiplies(dtype)) return {};
+  if (!target.multiplies(dtype)) return {};
+  ChannelsLast last(builder, store);
   switch (op.code) {
-  case Opcode::conv2d: return forward(op);
-  case Opcode::conv2d_grad_input: return gathered(op, at::conv2d_grad_input::w, at::conv2d_grad_input::dy);
-  case Opcode::conv_transpose2d: return gathered(op, at::conv_transpose2d::w, at::conv_transpose2d::x);
-  case Opcode::conv2d_grad_weight: return weight(op);
+  case Opcode::conv2d: return last.forward(op);
+  case Opcode::conv2d_grad_input:
+    return last.gathered(op, at::conv2d_grad_input::w, at::conv2d_grad_input::dy);
+  case Opcode::conv_transpose2d: return last.gathered(op, at::conv_transpose2d::w, at::conv_transpose2d::x);
+  case Opcode::conv2d_grad_weight: return last.weight(op);
   default: return {};
   }
 }

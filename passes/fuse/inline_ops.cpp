@@ -130,8 +130,7 @@ Value* throughReshapes(Value* value) {
   return value;
 }
 
-/// Whether an op gives elements of its operand, and besides them at most zeros.
-static bool movesElements(const Op& op) {
+bool movesElements(const Op& op) {
   return op.info().fusion == Fusion::view && op.numOperands() == 1 &&
          (op.code != Opcode::pad || as::pad(op).value() == 0);
 }

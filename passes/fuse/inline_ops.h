@@ -18,6 +18,8 @@ bool isWidening(const Op& op);
 /// The maximum that alone reads what an op computes element by element, maybe through more such ops and views: the sizes
 /// of a factor's elements, for its scale. Of the ops of a function that have one.
 std::unordered_map<const Op*, const Op*> maximaOf(const Item& func);
+/// Whether an op gives elements of its operand, and besides them at most zeros.
+bool movesElements(const Op& op);
 /// The type that a value has, or had before it was widened and its elements were moved.
 DType factorOf(const Value& value);
 /// A product of tensors of 16 bits, or of such as f32, may round its operands to their type, as that changes none of

@@ -13,6 +13,7 @@
 //                → the scans of blocks of 16, plus the exclusive scan of the blocks' sums
 //   joins        a tg.concat of more tensors than a kernel binds → a tg.concat of some
 //   scatters     large ones of tg.scatter_add, by blocks of ids or pieces of them (split_scatter.h)
+//   heads        attention of 16 bits with heads that are no multiple of 16 wide gets zeros behind them (whole_heads.h)
 //   channels     convolutions of 16 bits by matrix units read images stored with channels last (channels_last.h)
 //   parts        composites without a kernel of their own are taken apart (isOneKernel): short attention into matmul,
 //                softmax, matmul; a reduced cross entropy into rows and a mean; rows along another axis than
@@ -28,12 +29,15 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/cross_entropy.h"
 #include "ir/infer.h"
+#include "ir/op_bytes.h"
 #include "ir/op_view.h"
 #include "ir/split_product.h"
 #include "ir/tensor_expr.h"
@@ -45,6 +49,7 @@
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/split_scatter.h"
 #include "passes/fuse/target_of.h"
+#include "passes/fuse/whole_heads.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 
@@ -55,9 +60,7 @@ namespace {
 class Splitter {
  public:
   Splitter(Module& module, Item& func, const Target& target)
-      : builder_(&module, &func), func_(func), target_(target),
-        channelsLast_(builder_, target,
-                      [this](Value* source, const Value& view) { return storedChain(source, view); }) {}
+      : builder_(&module, &func), func_(func), target_(target) {}
 
   void run() {
     OpList old = func_.body.ops.takeAll();
@@ -69,7 +72,7 @@ class Splitter {
   void take(std::unique_ptr<Op> op) {
     builder_.setLoc(op->loc);
     useUnits(*op, target_);
-    if (!isOneKernel(*op, target_)) return expand(std::move(op));
+    if (!isOneKernel(*op, target_) || wantsWholeHeads(*op, target_)) return expand(std::move(op));
     Value* value = replacement(*op);
     if (!value) {
       func_.body.ops.push_back(std::move(op));
@@ -84,7 +87,10 @@ class Splitter {
     OpList& body = builder_.ops();
     builder_.setEnd(parts);
     std::vector<Value*> results;
-    if (const TensorExpr made = channelsLast_.convolution(*op))
+    auto store = [this](Value* source, const Value& view) { return storedChain(source, view); };
+    if (wantsWholeHeads(*op, target_))
+      results = wholeHeads(builder_, *op, store);
+    else if (const TensorExpr made = channelsLast(builder_, *op, target_, store))
       results = {made.value};
     else
       results = expandOp(*op, builder_);
@@ -109,10 +115,15 @@ class Splitter {
     stand(*op, storedChain(source, *op->result()));
   }
 
-  /// What a kernel of its own stores of a value that a chain of ops makes of one in memory.
+  /// What a kernel of its own stores of a value that a chain of ops makes of one in memory. Of equal chains one kernel.
   Value* storedChain(Value* source, const Value& last) {
     std::vector<const Op*> chain;  // the last first
     for (const Value* at = &last; at != source; at = at->def->in(0)) chain.push_back(at->def);
+    ValueNumbering numbers;
+    OpBytes bytes(numbers);
+    for (const Op* op : chain) bytes.op(*op);
+    Value*& known = stored_[{source, bytes.take()}];
+    if (known) return known;
     RegionWriter writer(builder_.loc());
     writer.define(source, writer.bind(source));
     for (auto op = chain.rbegin(); op != chain.rend(); ++op) writer.copy(**op);
@@ -120,9 +131,9 @@ class Splitter {
     results.push_back(std::make_unique<Value>(last));
     results[0]->name = builder_.names().unique(last.name);
     auto fused = writer.finish({writer.here(&last)}, std::move(results), target_);
-    Value* out = fused->result();
+    known = fused->result();
     func_.body.ops.push_back(std::move(fused));
-    return out;
+    return known;
   }
 
   /// A value takes an op's place.
@@ -557,7 +568,7 @@ class Splitter {
   Builder builder_;
   Item& func_;
   const Target& target_;
-  ChannelsLast channelsLast_;
+  std::map<std::pair<const Value*, std::string>, Value*> stored_;  ///< of a value, by the ops of a chain
 };
 
 }  // namespace

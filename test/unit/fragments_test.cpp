@@ -252,6 +252,9 @@ INSTANTIATE_TEST_SUITE_P(
                       AttentionCase{1, 40, 50, 256, 256, DType::bf16, false},
                       AttentionCase{1, 20, 35, 208, 16, DType::f16, false},
                       AttentionCase{1, 35, 35, 48, 176, DType::f16, true},
+                      AttentionCase{1, 70, 90, 40, 24, DType::f16, true},
+                      AttentionCase{2, 33, 77, 72, 64, DType::bf16, false},
+                      AttentionCase{1, 40, 50, 250, 130, DType::bf16, false},
                       AttentionCase{1, 90, 90, 240, 256, DType::f16, true, nullptr, 0.06},
                       AttentionCase{1, 70, 90, 48, 64, DType::bf16, true, kShared},
                       AttentionCase{1, 96, 160, 32, 32, DType::f16, true,
@@ -267,8 +270,7 @@ TEST(FragmentAttentionChoice, LeavesWhatItCannotDo) {
   };
   const TargetFile target(withFragments());
   for (const Row& row : {Row{"causal = true", 32, 32, 32},                     // f32
-                         Row{"precision = f16", 32, 32, 24},                   // no whole matrices
-                         Row{"precision = f16", 32, 32, 272},                  // too wide for the registers
+                         Row{"precision = f16", 32, 32, 264},                  // too wide for the registers
                          Row{"causal = true, precision = f16", 40, 32, 32},    // rows that see nothing
                          Row{"scale = -0.5, precision = f16", 32, 32, 32}}) {  // maxima would be minima
     auto module =
