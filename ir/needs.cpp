@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/json_text.h"
+#include "ir/kernel/shared_memory.h"
 #include "ir/kernel/unroll.h"
 #include "ir/verify.h"
 
@@ -107,7 +108,6 @@ void setLimits(Target& target, const Limits& limits) {
 }
 
 void addOp(KernelNeeds& needs, const Op& op) {
-  if (op.code == Opcode::k_shared) needs[LimitId::sharedBytes] += op.result()->type.bytes();
   if (op.info().name.starts_with("tgk.subgroup_")) addOnce(needs.capabilities, kCapabilityOfSubgroups);
   const bool quads = op.code == Opcode::k_coopmat_index || op.code == Opcode::k_coopmat_repeat ||
                      op.code == Opcode::k_coopmat_row_reduce || op.code == Opcode::k_coopmat_convert;
@@ -121,6 +121,7 @@ KernelNeeds needsOf(const Item& kernel) {
   const auto& group = kernel.workgroup;
   needs[LimitId::invocations] = group[0] * group[1] * group[2];
   needs[LimitId::workgroupX] = group[0];
+  needs[LimitId::sharedBytes] = sharedBytes(kernel);
   for (const auto& arg : kernel.body.args) ++needs[arg->type.texel ? LimitId::texelViews : LimitId::bindings];
   needs[LimitId::resources] = static_cast<int64_t>(kernel.body.args.size());
   walk(kernel.body, [&](const Op& op) { addOp(needs, op); });

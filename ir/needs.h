@@ -38,7 +38,7 @@ CoopShape shapeOf(const Op& product);
 /// What a kernel's text needs wherever it is dispatched: workgroup, shared memory, buffers and views, and what
 /// its ops do. Loops are counted by addLoops, which takes longer.
 KernelNeeds needsOf(const Item& kernel);
-/// What one op adds: shared memory, subgroups, products of matrices.
+/// What one op adds wherever it stands: subgroups, products of matrices.
 void addOp(KernelNeeds& needs, const Op& op);
 /// The iterations of all loops of an invocation together, at most; where data decide, the most there can be.
 void addLoops(KernelNeeds& needs, const Item& kernel);

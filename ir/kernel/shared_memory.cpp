@@ -110,7 +110,22 @@ int64_t bytesMadeBy(Opcode code, const Item& kernel) {
 
 }  // namespace
 
-int64_t sharedBytes(const Item& kernel) { return bytesMadeBy(Opcode::k_shared, kernel); }
+int64_t sharedBytes(const Item& kernel) {
+  return bytesMadeBy(Opcode::k_shared, kernel) + reductionBytes(kernel);
+}
+
+int64_t reductionBytes(const Item& kernel) {
+  std::vector<Type> reduced;
+  walk(kernel.body, [&](const Op& op) {
+    if (op.code != Opcode::k_workgroup_reduce) return;
+    const Type& type = op.result()->type;
+    if (std::find(reduced.begin(), reduced.end(), type) == reduced.end()) reduced.push_back(type);
+  });
+  int64_t bytes = 0;
+  for (const Type& type : reduced) bytes += type.bytes();
+  return bytes * kernel.workgroup[0] * kernel.workgroup[1] * kernel.workgroup[2];
+}
+
 int64_t localBytes(const Item& kernel) { return bytesMadeBy(Opcode::k_local, kernel); }
 
 void overlapSharedBuffers(Item& kernel) {

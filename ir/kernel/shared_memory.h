@@ -8,8 +8,12 @@
 
 namespace tg {
 
-/// Bytes of the kernel's shared buffers, and of its local ones for one invocation.
+/// Bytes of shared memory that the kernel takes: its shared buffers, and for each type that it reduces over the
+/// workgroup an element of each invocation.
 int64_t sharedBytes(const Item& kernel);
+/// Those of the second kind.
+int64_t reductionBytes(const Item& kernel);
+/// Bytes of the kernel's local buffers for one invocation.
 int64_t localBytes(const Item& kernel);
 
 /// Merges two shared buffers of one element type and rank if all accesses of one precede all of the other and a barrier

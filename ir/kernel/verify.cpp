@@ -13,6 +13,7 @@
 #include "ir/kernel/element.h"
 #include "ir/kernel/index_analysis.h"
 #include "ir/kernel/semantics.h"
+#include "ir/kernel/shared_memory.h"
 #include "ir/kernel/specialize.h"
 
 namespace tg {
@@ -44,6 +45,7 @@ class KernelVerifier {
   void barriers(const Block& block, const Op* divergent, const Uniformity& uniformity);
   void matrices(const Block& block, const Op* divergent, const Uniformity& uniformity);
   void rewrites();
+  void memory();
 
   void report(const Loc& loc, std::string message) { errors_.append(failAt(loc, std::move(message))); }
   void kernelError(std::string_view label, const std::string& why) {
@@ -58,7 +60,6 @@ class KernelVerifier {
   const std::string_view room_;  ///< prefix of labels
   std::unordered_set<const Value*> visible_;
   std::unordered_set<std::string> names_;  ///< of visible values
-  int64_t sharedBytes_ = 0, localBytes_ = 0;
   Error errors_;
 };
 
@@ -66,13 +67,8 @@ Result<void> KernelVerifier::run() {
   launch();
   parameters();
   body(kernel_.body);
-  if (sharedBytes_ > kMaxSharedBytes)
-    kernelError("shared",
-                fmt::format("{} bytes of shared memory, more than {}", sharedBytes_, kMaxSharedBytes));
-  if (localBytes_ > kMaxLocalBytes)
-    kernelError("local", fmt::format("{} bytes of local buffers for each invocation, more than {}",
-                                     localBytes_, kMaxLocalBytes));
   if (errors_.empty()) {  // these rely on well-formed ops
+    memory();
     barriers(kernel_.body, nullptr, Uniformity(kernel_));
     bool any = false;
     walk(kernel_.body, [&](Op& op) { any = any || isCoopmatOp(op.code); });
@@ -80,6 +76,18 @@ Result<void> KernelVerifier::run() {
   }
   if (!errors_.empty()) return std::move(errors_);
   return {};
+}
+
+void KernelVerifier::memory() {
+  const int64_t shared = sharedBytes(kernel_), reduced = reductionBytes(kernel_), local = localBytes(kernel_);
+  if (shared > kMaxSharedBytes)
+    kernelError("shared",
+                fmt::format("{} bytes of shared memory{}, more than {}", shared,
+                            reduced ? fmt::format(", {} of them for tgk.workgroup_reduce", reduced) : "",
+                            kMaxSharedBytes));
+  if (local > kMaxLocalBytes)
+    kernelError("local", fmt::format("{} bytes of local buffers for each invocation, more than {}", local,
+                                     kMaxLocalBytes));
 }
 
 Result<void> KernelVerifier::runWrites() {
@@ -297,7 +305,6 @@ bool KernelVerifier::scalarType(const Op& op, const Type& type) {
       opError(op, "type",
               fmt::format("{} does not exist in a kernel; shared {} lies in vec2 or vec4", type.str(),
                           name(type.dtype)));
-    sharedBytes_ += type.bytes();
     return type.lanes != 1;
   }
   if (type.isCoopmat()) return true;
@@ -305,8 +312,6 @@ bool KernelVerifier::scalarType(const Op& op, const Type& type) {
     opError(op, "type", fmt::format("{} does not exist in a kernel", type.str()));
     return false;
   }
-  if (memory && type.mode == BufMode::shared) sharedBytes_ += type.bytes();
-  if (memory && type.mode == BufMode::local) localBytes_ += type.bytes();
   return true;
 }
 

@@ -107,17 +107,16 @@ Result<void> resolve(const Item& kernel, const std::vector<std::string>& names, 
 /// Every device with Vulkan has at least so many bytes of shared memory for a workgroup.
 constexpr int64_t kSharedBytesEverywhere = 16384;
 
-/// What a VJP may use beside the adjoints of shared buffers: together they need no more than the kernel
+/// What a VJP may use beside the adjoints of shared buffers and its reductions: together they need no more than the kernel
 /// does, or than every device has.
 int64_t sharedBytesLeft(const KernelFacts& facts, const Activity& activity) {
-  int64_t primal = 0, adjoints = 0;
+  int64_t adjoints = 0;
   walk(facts.kernel().body, [&](Op& op) {
-    if (op.code != Opcode::k_shared) return;
-    const Type& type = op.result()->type;
-    primal += type.bytes();
-    if (activity.active(op.result())) adjoints += AdjointMemory::adjointType(type, BufMode::shared).bytes();
+    if (op.code != Opcode::k_shared || !activity.active(op.result())) return;
+    adjoints += AdjointMemory::adjointType(op.result()->type, BufMode::shared).bytes();
   });
-  return std::max(primal, kSharedBytesEverywhere) - adjoints;
+  return std::max(sharedBytes(facts.kernel()), kSharedBytesEverywhere) - adjoints -
+         reductionBytes(facts.kernel());
 }
 
 Result<KernelVjp> VjpMaker::run() {

@@ -204,6 +204,7 @@ std::vector<Refusal> refusals() {
       {"kernel.type", "%s = tgk.shared : buf<4xbool, shared>"},
       {"kernel.yield", "tgk.yield %f : f32"},
       {"kernel.shared", "%s = tgk.shared : buf<65536xf32, shared>"},
+      {"kernel.shared", "%s = tgk.shared : buf<16384xf32, shared>\n%r = tgk.workgroup_reduce %f : f32"},
   };
   for (const char* op : {"global_id", "local_id", "workgroup_id", "num_workgroups"})
     all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} 3 : u32", op)});

@@ -120,6 +120,9 @@ module @m {
     %l = tgk.local_id 0 : u32
     %x = tgk.load %b[%l] : f32
     %r = tgk.subgroup_reduce %x : f32
+    %w = tgk.workgroup_reduce %x : f32
+    %m = tgk.workgroup_reduce %x {kind = max} : f32
+    %n = tgk.workgroup_reduce %l : u32
     tgk.store %r, %o[%l]
   }
 }
@@ -129,7 +132,7 @@ module @m {
   const KernelNeeds needs = needsOf(*(*module)->find(ItemKind::kernel, "k"));
   EXPECT_EQ(needs[LimitId::invocations], 16);
   EXPECT_EQ(needs[LimitId::workgroupX], 8);
-  EXPECT_EQ(needs[LimitId::sharedBytes], 64 * 4 + 16 * 4);
+  EXPECT_EQ(needs[LimitId::sharedBytes], 64 * 4 + 16 * 4 + 2 * 16 * 4);
   EXPECT_EQ(needs[LimitId::bindings], 2);
   EXPECT_EQ(needs[LimitId::texelViews], 1);
   EXPECT_EQ(needs[LimitId::resources], 3);
