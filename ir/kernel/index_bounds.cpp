@@ -41,6 +41,27 @@ Interval fits(Wide lo, Wide hi, Interval whole) {
   return lo >= whole.lo && hi <= whole.hi ? span(clamped(lo), clamped(hi)) : whole;
 }
 int64_t atMost(Wide value, int64_t most) { return clamped(std::min<Wide>(value, most)); }
+/// Of a / b, whose fraction is dropped.
+Interval quotient(Interval a, Interval b, Interval whole) {
+  if (b.lo <= 0) return whole;
+  return span(a.lo / (a.lo < 0 ? b.lo : b.hi), a.hi / (a.hi < 0 ? b.hi : b.lo));
+}
+/// Of a % b, which has the sign of a. A u32 % 0 is 0.
+Interval remainder(Interval a, Interval b, Interval whole) {
+  if (b.lo <= 0 && whole.lo < 0) return whole;
+  const int64_t most = std::max<int64_t>(b.hi - 1, 0);
+  return span(std::clamp<int64_t>(a.lo, -most, 0), std::clamp<int64_t>(a.hi, 0, most));
+}
+/// Of a & b: one of them that is not negative bounds it, whatever the other is.
+Interval masked(Interval a, Interval b, Interval whole) {
+  if (a.lo < 0 && b.lo < 0) return whole;
+  return upTo(a.lo < 0 ? b.hi : b.lo < 0 ? a.hi : std::min(a.hi, b.hi));
+}
+/// Of |a|. That of the least i32 is itself.
+Interval magnitude(Interval a, Interval whole) {
+  if (a.lo >= 0) return a;
+  return a.lo > whole.lo ? upTo(std::max(-a.lo, a.hi)) : whole;
+}
 /// All ones from the highest one down.
 int64_t filled(int64_t value) {
   return value <= 0 ? 0 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(value) + 1)) - 1;

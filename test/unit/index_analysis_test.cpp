@@ -268,6 +268,37 @@ TEST(IndexAnalysis, Ranges) {
   for (const auto& [name, range] : expected) EXPECT_EQ(k.range(name), range) << name;
 }
 
+TEST(IndexAnalysis, RangesOfNegativeNumbers) {
+  Analysed k(around(R"(
+  %loaded = tgk.load %idx[%l] : u32
+  %any = tgk.bitcast %loaded : i32
+  %masked = tgk.and %any, 3 : i32
+  %count = tgk.cast %masked : u32
+  %signed = tgk.cast %l : i32
+  %low = tgk.sub %signed, 9 : i32
+  %half = tgk.div %low, 2 : i32
+  %rest = tgk.mod %low, 8 : i32
+  %few = tgk.mod %low, 100 : i32
+  %size = tgk.abs %low : i32
+  %anysize = tgk.abs %any : i32
+  %anyrest = tgk.mod %any, 5 : i32
+  %byany = tgk.mod %low, %any : i32
+)"));
+  const std::pair<const char*, const char*> expected[] = {
+      {"masked", "0..3"},
+      {"count", "0..3"},
+      {"low", "-9..54"},
+      {"half", "-4..27"},
+      {"rest", "-7..7"},
+      {"few", "-9..54"},
+      {"size", "0..54"},
+      {"anyrest", "-4..4"},
+      {"anysize", "-2147483648..2147483647"},
+      {"byany", "-2147483648..2147483647"},
+  };
+  for (const auto& [name, range] : expected) EXPECT_EQ(k.range(name), range) << name;
+}
+
 TEST(IndexAnalysis, ShapesSettleExtentsAndTheGrid) {
   std::string text = around("%m = tgk.mul %n, 3 : u32\n tgk.store 1.0, %y[%m]", kOpenGrid);
   EXPECT_EQ(Analysed(text).range("m"), "0..4294967295");
