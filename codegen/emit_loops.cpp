@@ -254,8 +254,8 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
       if (space_.max(offset) < count)
         element = take(offset);
       else {
-        Hit part = hit(offset, 0, count);
-        element = kernel_.select(part.cond, take(part.inside), start);
+        const auto [inside, place] = ofRow(offset, count);
+        element = kernel_.select(inside, take(place), start);
       }
       return std::vector<KV>{kernel_.op(combine, {carried[0], element}, dtype)};
     };
@@ -302,11 +302,11 @@ KV RegionEmitter::argExtremum(const Op& op, const Indices& at) {
   auto body = [&](const Index& round, const std::vector<KV>& carried) {
     const Index index = shared ? space_.add(space_.scale(round, width), rows_.lane) : round;
     const bool full = space_.max(index) < count;
-    const Hit part = full ? Hit{{}, index} : hit(index, 0, count);
-    const KV element = take(part.inside);
+    const auto [inside, place] = full ? std::pair<KV, Index>{{}, index} : ofRow(index, count);
+    const KV element = take(place);
     KV better = kernel_.op(beats, {element, carried[0]}, DType::i1);
-    if (!full) better = kernel_.op(Opcode::k_and, {better, part.cond}, DType::i1);
-    KV here = kernel_.cast(space_.materialize(part.inside), DType::i32);
+    if (!full) better = kernel_.op(Opcode::k_and, {better, inside}, DType::i1);
+    KV here = kernel_.cast(space_.materialize(place), DType::i32);
     return std::vector<KV>{kernel_.op(Opcode::k_select, {better, element, carried[0]}, dtype),
                            kernel_.select(better, here, carried[1])};
   };
@@ -371,8 +371,9 @@ KV RegionEmitter::element(at::scatter_add, const Op& op, const Indices& at) {
   if (op.numOperands() < 3 && isShared(at)) {
     int64_t rounds = (ids.elements() + rows_.width - 1) / rows_.width;
     KV partial = sumOver(level, rounds, 1, start, [&](const Index& round, const KV& sum) {
-      Hit part = hit(space_.add(space_.scale(round, rows_.width), rows_.lane), 0, ids.elements());
-      return step(part.inside, sum, part.cond);
+      const auto [inside, place] =
+          ofRow(space_.add(space_.scale(round, rows_.width), rows_.lane), ids.elements());
+      return step(place, sum, inside);
     });
     KV out;
     kernel_.at(level, [&] { out = combined(partial, Opcode::k_add); });

@@ -103,7 +103,18 @@ KV RegionEmitter::quotient(Index index, int64_t number, int64_t step) {
   return number > 0 ? kernel_.add(value, by) : kernel_.op(Opcode::k_sub, {value, by}, DType::u32);
 }
 
-RegionEmitter::Hit RegionEmitter::hit(const Index& at, int64_t low, int64_t extent) {
+std::pair<KV, Index> RegionEmitter::ofRow(const Index& at, int64_t count) {
+  const bool barriers = rows_.subgroup == 1 || rows_.width != rows_.subgroup;  // before anything is stored
+  const Index first = space_.scale(rows_.lane, IndexSpace::usesLane(at) ? kLanes : 1);
+  const bool all = space_.max(first) < count;  // each invocation has an element
+  const Hit part = hit(at, 0, count, all && !barriers ? first : Index{});
+  if (!all && !barriers && !part.cond.isLiteral())
+    for (const auto& [variable, factor] : part.inside.terms)
+      if (variable != kLane) busy_.emplace(variable, part.cond);
+  return {part.cond, part.inside};
+}
+
+RegionEmitter::Hit RegionEmitter::hit(const Index& at, int64_t low, int64_t extent, const Index& elsewhere) {
   Hit out{KernelBuilder::literal(DType::i1, 1), space_.add(at, IndexSpace::constant(-low)), false};
   bool needLow = low > 0, needHigh = space_.max(at) >= low + extent;
   if (!needLow && !needHigh) return out;
@@ -132,8 +143,9 @@ RegionEmitter::Hit RegionEmitter::hit(const Index& at, int64_t low, int64_t exte
   int64_t step = lanes ? 1 : stepOf(base), first = base.c - low, rest = (first % step + step) % step;
   if (rest >= extent) step = 1, rest = 0;
   KV count = quotient(base, first - rest, step);
-  Index safe = space_.variable(kernel_.select(out.cond, count, KernelBuilder::u32(0)),
-                               (extent - 1 - rest) / step + 1, lanes ? kLanes : 1);
+  Index safe =
+      space_.variable(kernel_.select(out.cond, count, space_.materialize(space_.div(elsewhere, step))),
+                      (extent - 1 - rest) / step + 1, lanes ? kLanes : 1);
   out.inside = space_.add(space_.add(space_.scale(safe, step), IndexSpace::constant(rest)),
                           lanes ? IndexSpace::lane() : Index{});
   return out;

@@ -104,8 +104,7 @@ KV RegionEmitter::load(int binding, const Index& offset) {
   bool vectors = !byElement_ || mayTexel_[static_cast<size_t>(binding)];
   if (vectors && IndexSpace::factor(offset, kLane) == 1 && space_.align(base) % kLanes == 0 &&
       type.elements() % kLanes == 0)
-    return finish(
-        kernel_.load(parameterFor(false, binding, true), space_.materialize(space_.div(base, kLanes))));
+    return finish(loadWhere(parameterFor(false, binding, true), space_.div(base, kLanes), offset));
   ++splitLoads_;
   std::vector<KV> lanes;
   for (int lane = 0; lane < kLanes; ++lane)
@@ -122,9 +121,18 @@ KV RegionEmitter::loadOne(int binding, const Index& offset) {
   base.c -= lane;
   if (mayTexel_[static_cast<size_t>(binding)] && !base.isConstant() && type.elements() % kLanes == 0 &&
       space_.align(base) % kLanes == 0)
-    return kernel_.extract(
-        kernel_.load(parameterFor(false, binding, true), space_.materialize(space_.div(base, kLanes))), lane);
-  return kernel_.load(parameterFor(false, binding, false), space_.materialize(offset));
+    return kernel_.extract(loadWhere(parameterFor(false, binding, true), space_.div(base, kLanes), offset),
+                           lane);
+  return loadWhere(parameterFor(false, binding, false), offset, offset);
+}
+
+KV RegionEmitter::loadWhere(Value* buffer, const Index& index, const Index& offset) {
+  auto load = [&] { return kernel_.load(buffer, space_.materialize(index)); };
+  const DType type = buffer->type.dtype;
+  for (const auto& [variable, busy] : busy_)
+    if (IndexSpace::factor(offset, variable) != 0)
+      return kernel_.guarded(busy, KernelBuilder::literal(computeType(type), 0), load);
+  return load();
 }
 
 void RegionEmitter::store(int slot, const Index& offset) {

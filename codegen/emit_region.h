@@ -85,6 +85,9 @@ class RegionEmitter {
     Hit part = hit(at, 0, count);
     return {part.cond, part.inside};
   }
+  /// Whether an element of a shared row is one, and an index that always is, equal to it there. Elsewhere the
+  /// invocation reads what is its own, or nothing: another invocation may store what it would read.
+  std::pair<KV, Index> ofRow(const Index& at, int64_t count);
   /// Runs body(a, b) only where a < countA and b < countB.
   void whereInside(const Index& a, int64_t countA, const Index& b, int64_t countB,
                    const std::function<void(const Index&, const Index&)>& body);
@@ -106,6 +109,8 @@ class RegionEmitter {
   /// Element `offset` of a binding in row-major order.
   KV load(int binding, const Index& offset);
   KV loadOne(int binding, const Index& offset);
+  /// A load at an index that was made of an offset, where its invocation is not idle.
+  KV loadWhere(Value* buffer, const Index& index, const Index& offset);
   KV lanewise(const Value* v, const Indices& at);
   KV elementwise(const Op& op, const Indices& at);
   /// The code of one element of what a row's op gives, from the codes of its operands'. A row of regions that is
@@ -140,14 +145,14 @@ class RegionEmitter {
   /// The operand's indices with those of the reduced axes left open.
   static Indices keptIndices(const Op& op, const Indices& at);
 
-  /// Where a part [low, low + extent) of an axis is hit: the condition and an index that is always
-  /// inside. `split` asks to go lane by lane.
+  /// Where a part [low, low + extent) of an axis is hit: the condition and an index that is always inside, beside
+  /// `elsewhere` where the part is not hit. `split` asks to go lane by lane.
   struct Hit {
     KV cond;
     Index inside;
     bool split = false;
   };
-  Hit hit(const Index& at, int64_t low, int64_t extent);
+  Hit hit(const Index& at, int64_t low, int64_t extent, const Index& elsewhere = {});
   KV quotient(Index index, int64_t number, int64_t step);
   /// An id as an index: whether it is in [0, extent), and an index that always is.
   Hit idHit(const KV& id, int64_t extent);
@@ -175,6 +180,8 @@ class RegionEmitter {
   const PlainRegion& region_;
   const std::vector<bool>& mayTexel_;
   RowLanes rows_;
+  std::unordered_map<int, KV>
+      busy_;                      ///< variables of IndexSpace that only some invocations have an element for
   std::vector<Value*> slots_;     ///< shared memory in which reductions combine
   std::vector<bool> slotsTaken_;  ///< by this part
   std::vector<LoweredKernel::Param> params_;

@@ -187,7 +187,7 @@ void SharedRows::elements(const Index& row, const Index& column, std::span<KV> s
   }
   // At an index as the reductions', whose values are known. An invocation behind the row's end reads nothing more: a
   // result may stand where an operand does.
-  auto [inside, at] = c_.emitter.below(column, rows_.length);
+  auto [inside, at] = c_.emitter.ofRow(column, rows_.length);
   const Index offset = c_.space.add(start, at);
   c_.kernel.guard(inside, [&] { c_.storeAll(slots_.full, offset); });
 }
