@@ -8,12 +8,6 @@
 namespace tg {
 
 Result<void> lowerKernel(LowerContext& c, const PartsSchedule& schedule) {
-  int64_t sum = 0;
-  for (int64_t count : schedule.results) sum += count;
-  if (sum != static_cast<int64_t>(c.yields.size()))
-    return failAt(c.fused.loc,
-                  fmt::format("schedule {} needs in `results` how many of the {} results each part computes",
-                              c.schedule.str(), c.yields.size()));
   int slot = 0;
   int64_t groups = 0, workgroup = 0;
   for (size_t i = 0; i < schedule.of.size(); ++i) {

@@ -74,6 +74,8 @@ using Schedule = schedule_detail::VariantOf<void
 /// field whose form or range is wrong. Whether the numbers suit a region, such as a tile that divides a
 /// product, is judged where the kernel is made (codegen/lower.h).
 Result<Schedule> parseSchedule(const Attr& text);
+/// The schedule that text gives a tg.fused: it counts no operands and results but those there are.
+Result<Schedule> scheduleFor(const Op& fused, const Attr& text);
 /// The schedule of a tg.fused of a verified module.
 Schedule scheduleOf(const Op& fused);
 /// The text of a schedule: parseSchedule gives an equal one back.

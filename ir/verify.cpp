@@ -136,7 +136,7 @@ bool Verifier::attributes(const Op& op) {
     }
   }
   if (const Attr* schedule = op.code == Opcode::fused ? find(op.attrs, "schedule") : nullptr)
-    if (auto formed = parseSchedule(*schedule); !formed) {
+    if (auto formed = scheduleFor(op, *schedule); !formed) {
       report(op.loc, fmt::format("tg.fused [fused.schedule]: {}", formed.error().message()));
       good = false;
     }

@@ -151,7 +151,7 @@ class FunctionLowering {
 
   Result<void> dispatch(const Op& fused);
   Result<const KnownKernel*> kernelOf(const Op& fused, const std::string& word);
-  Result<std::vector<bool>> texelReads(const Op& fused) const;
+  std::vector<bool> texelReads(const Op& fused) const;
   Result<LoweredKernel> lower(const Op& fused, const std::vector<bool>& texels) const;
   Result<void> checkRanges(const Op& fused, const KnownKernel& kernel,
                            const std::vector<Access>& accesses) const;
@@ -232,15 +232,10 @@ void FunctionLowering::command(Opcode code, OperandList operands, AttrList attrs
 
 /// Which bindings are read through texel views: none that the schedule calls storage, none whose bytes a
 /// result shares, and none of narrow elements.
-Result<std::vector<bool>> FunctionLowering::texelReads(const Op& fused) const {
+std::vector<bool> FunctionLowering::texelReads(const Op& fused) const {
   std::vector<bool> texel(fused.operands.size(), target_.reads == "texel");
-  TG_TRY(const Schedule schedule, parseSchedule(fused.attr("schedule")));
-  for (int64_t binding : storageReads(schedule)) {
-    if (binding >= fused.numOperands())
-      return failAt(fused.loc, fmt::format("schedule {} reads operand {} as storage; the last one is {}",
-                                           fused.attr("schedule").str(), binding, fused.numOperands() - 1));
-    texel[static_cast<size_t>(binding)] = false;
-  }
+  const Schedule schedule = scheduleOf(fused);
+  for (int64_t binding : storageReads(schedule)) texel[static_cast<size_t>(binding)] = false;
   if (target_.reads != "texel") return texel;
   for (int binding = 0; binding < fused.numOperands(); ++binding) {
     if (isNarrow(fused.operands[binding].value->type.dtype)) texel[binding] = false;
@@ -252,7 +247,7 @@ Result<std::vector<bool>> FunctionLowering::texelReads(const Op& fused) const {
 
 /// The kernel of a region, lowered unless an equal region was.
 Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std::string& word) {
-  TG_TRY(const std::vector<bool> texels, texelReads(fused));
+  const std::vector<bool> texels = texelReads(fused);
   TG_CHECK(checkSkips(fused));
   std::string key = regionKey(fused) + fused.attr("schedule").str() + '\n';
   for (bool texel : texels) key += texel ? 't' : 's';

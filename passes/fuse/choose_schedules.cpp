@@ -117,6 +117,9 @@ Result<void> run_choose_schedules(Module& module, const ChooseSchedulesOptions& 
       if (op->code != Opcode::fused || (tuning.empty() && !options.report)) continue;
       const std::string& key = keys[op] = tuningKey(*op);
       if (const Attr* schedule = find(tuning, key)) {
+        if (auto formed = scheduleFor(*op, *schedule); !formed)
+          return failAt(op->loc,
+                        fmt::format("tuning file {}: {}: {}", options.tuning, key, formed.error().message()));
         op->setAttr("schedule", *schedule);
         used.insert(key);
       }
