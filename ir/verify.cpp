@@ -216,9 +216,11 @@ void Verifier::op(const Op& op, const Item& func, table::Where where) {
   }
   bool good = attributes(op);
   good = operands(op) && good;
+  const size_t before = errors_.diagnostics().size();
   for (const auto& region : op.regions)
     block(*region, func, op.code == Opcode::fused ? table::inRegion : where);
-  if (good) types(op);
+  // What an op with regions gives is inferred from theirs.
+  if (good && errors_.diagnostics().size() == before) types(op);
 }
 
 void Verifier::block(const Block& block, const Item& func, table::Where where) {
