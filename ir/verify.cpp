@@ -40,7 +40,7 @@ bool admits(const table::AttrRow& row, const Attr& value) {
   case AttrKind::string: return value.kind == Attr::Kind::string;
   case AttrKind::symbol: return value.kind == Attr::Kind::symbol;
   case AttrKind::ints: return value.kind == Attr::Kind::array && value.asInts().size() == value.list.size();
-  case AttrKind::any: return true;
+  case AttrKind::any: return !value.isNone();
   case AttrKind::none: return false;
   case AttrKind::word: {
     if (value.kind != Attr::Kind::word) return false;
@@ -95,6 +95,7 @@ class Verifier {
   void op(const Op& op, const Item& func, table::Where where);
   bool attributes(const Op& op);
   bool operands(const Op& op);
+  bool resultCount(const Op& op);
   void types(const Op& op);
   bool structure();
 
@@ -181,13 +182,17 @@ bool Verifier::operands(const Op& op) {
   return true;
 }
 
-void Verifier::types(const Op& op) {
+bool Verifier::resultCount(const Op& op) {
   const table::Results& wanted = op.info().results;
   const int given = static_cast<int>(op.results.size()), least = wanted.count - wanted.optional;
-  if (!wanted.variadic && (given < least || given > wanted.count))
-    return report(op.loc,
-                  fmt::format("{} [op.result]: has {}{} results, not {}", op.info().name,
-                              wanted.optional ? fmt::format("{} to ", least) : "", wanted.count, given));
+  if (wanted.variadic || (given >= least && given <= wanted.count)) return true;
+  report(op.loc, fmt::format("{} [op.result]: has {}{} results, not {}", op.info().name,
+                             wanted.optional ? fmt::format("{} to ", least) : "", wanted.count, given));
+  return false;
+}
+
+void Verifier::types(const Op& op) {
+  if (!resultCount(op)) return;
   if (!op.groups.empty() && op.code != Opcode::fused)
     return report(op.loc, fmt::format("{} [op.result]: only tg.fused has groups of results", op.info().name));
   Result<std::vector<Type>> inferred = infer(op, &module_);
@@ -327,12 +332,19 @@ void Verifier::function(const Item& func) {
 void Verifier::kernelCode(const Item& item) {
   const size_t before = errors_.diagnostics().size();
   const bool kernel = item.kind == ItemKind::kernel;
+  const std::string_view room = kernel ? "kernel" : "kernel-func";
   for (const NamedAttr& attr : item.attrs)
-    if (attr.name != "vjp" || attr.value.kind != Attr::Kind::symbol)
+    if (find(item.attrs, attr.name) != &attr.value)
+      report(item.loc,
+             fmt::format("@{} [{}.attr]: attribute '{}' is given twice", item.name, room, attr.name));
+    else if (attr.name != "vjp" || attr.value.kind != Attr::Kind::symbol)
       report(item.loc, fmt::format("@{} [{}.attr]: unknown attribute '{}'; known: vjp = @name", item.name,
-                                   kernel ? "kernel" : "kernel-func", attr.name));
+                                   room, attr.name));
   for (Op* each : item.body.ops)
-    if (kernel || each->code != Opcode::return_) op(*each, item, table::inKernel);
+    if (kernel || each->code != Opcode::return_)
+      op(*each, item, table::inKernel);
+    else if (attributes(*each))
+      resultCount(*each);
   if (errors_.diagnostics().size() != before) return;  // what follows relies on well-formed ops
   auto checked = kernel ? verifyKernel(item) : verifyKernelFunc(item);
   if (checked && kernel && module_.stage < Stage::kernel) checked = verifyKernelWrites(item);
@@ -364,10 +376,14 @@ void Verifier::schedule(const Value& arg, const Attr* host) {
 
 void Verifier::knownAttrs(const Loc& loc, std::string_view owner, const AttrList& attrs,
                           std::initializer_list<std::string_view> known) {
-  for (const NamedAttr& attr : attrs)
+  for (const NamedAttr& attr : attrs) {
+    if (find(attrs, attr.name) != &attr.value)
+      report(loc, fmt::format("{}: attribute '{}' is given twice", owner, attr.name));
+    if (attr.value.isNone()) report(loc, fmt::format("{}: attribute '{}' has no value", owner, attr.name));
     if (std::find(known.begin(), known.end(), attr.name) == known.end())
       report(loc,
              fmt::format("{}: unknown attribute '{}'; known: {}", owner, attr.name, fmt::join(known, ", ")));
+  }
 }
 
 void Verifier::storage(const Item& item) {
@@ -416,7 +432,6 @@ void Verifier::storage(const Item& item) {
 bool Verifier::structure() {
   if (auto names = verifyNames(module_); !names) report(names.takeError());
   for (const auto& item : module_.items) {
-    if (item->kind != ItemKind::func && item->kind != ItemKind::kernel) continue;
     item_ = item->loc;
     if (auto formed = verifyStructure(*item, module_); !formed) report(formed.takeError());
   }
@@ -438,13 +453,14 @@ Result<void> Verifier::run() {
     case ItemKind::func: isKernelFunc(*item) ? kernelCode(*item) : function(*item); break;
     case ItemKind::kernel: kernelCode(*item); break;
     case ItemKind::buffer:
-      if (item->bytes < 0) report(item->loc, fmt::format("@{}: a size of {} bytes", item->name, item->bytes));
       if (module_.stage < Stage::planned)
-        report(item->loc, fmt::format("a buffer may not stand at stage {}", name(module_.stage)));
+        report(item->loc,
+               fmt::format("@{}: a buffer may not stand at stage {}", item->name, name(module_.stage)));
       break;
     case ItemKind::binary:
       if (module_.stage != Stage::spirv)
-        report(item->loc, fmt::format("a binary may not stand at stage {}", name(module_.stage)));
+        report(item->loc,
+               fmt::format("@{}: a binary may not stand at stage {}", item->name, name(module_.stage)));
       break;
     }
   }

@@ -25,6 +25,12 @@ bool isPlain(const Operand& operand) { return operand.kind == Kind::value || ope
 /// another kind. Looks at no value.
 std::string_view malformed(const Operand& operand, int depth) {
   if (depth > kMaxNesting) return "is nested too deeply";
+  const bool valued =
+      operand.kind == Kind::value || operand.kind == Kind::element || operand.kind == Kind::binding;
+  const bool single =
+      operand.kind == Kind::value || operand.kind == Kind::symbol || operand.kind == Kind::literal;
+  if (operand.value && !valued) return "reads a value, which its kind does not";
+  if (!operand.items.empty() && single) return "has parts, which its kind has not";
   auto all = [&](auto fits) { return std::all_of(operand.items.begin(), operand.items.end(), fits); };
   switch (operand.kind) {
   case Kind::value: return operand.value ? "" : "is null";
@@ -184,6 +190,7 @@ class StructureVerifier {
   Result<void> bindings(const Op& op);
   Result<void> define(const Value* value, const Loc& loc, std::string_view owner);
   Result<void> place(const Value& value, const Loc& loc, std::string_view owner);
+  Result<void> storage(const std::string& owner);
   std::string missing(const Value* value) const;
 
   const Item& item_;
@@ -224,15 +231,24 @@ Result<void> StructureVerifier::define(const Value* value, const Loc& loc, std::
   return {};
 }
 
-/// Numbers that later checks can reckon with, and the value whose bytes another takes over is one that is
-/// defined.
+/// What is wrong with a place by itself, "" when nothing is: later checks reckon with its numbers.
+std::string_view wrongPlace(const Place& place) {
+  if (!isSymbolName(place.buffer)) return "has a place in a buffer without a name";
+  if (place.offset < 0 || place.offset > kMaxBytes || place.pitch < 0 || place.pitch > kMaxPitch)
+    return "has an offset or a pitch that is negative or too large";
+  return "";
+}
+
+/// Memory is laid out from stage planned on; the value whose bytes another takes over is one that is defined.
 Result<void> StructureVerifier::place(const Value& value, const Loc& loc, std::string_view owner) {
-  if (value.place && (value.place->offset < 0 || value.place->offset > kMaxBytes || value.place->pitch < 0 ||
-                      value.place->pitch > kMaxPitch))
-    return failAt(loc,
-                  fmt::format("{} [op.place]: %{} has an offset or a pitch that is negative or too large",
-                              owner, value.name));
-  const Value* inplace = value.place ? value.place->inplace : nullptr;
+  if (!value.place) return {};
+  std::string_view why = wrongPlace(*value.place);
+  if (why.empty() && (item_.kind == ItemKind::kernel || isKernelFunc(item_)))
+    why = "has a place, and values of kernels have none";
+  else if (why.empty() && module_.stage < Stage::planned)
+    why = "has a place, which values have from stage planned on";
+  if (!why.empty()) return failAt(loc, fmt::format("{} [op.place]: %{} {}", owner, value.name, why));
+  const Value* inplace = value.place->inplace;
   if (!inplace || scope_.values.contains(inplace)) return {};
   return failAt(loc, fmt::format("{} [op.place]: %{} stands in place of a value: {}", owner, value.name,
                                  missing(inplace)));
@@ -334,8 +350,28 @@ Result<void> StructureVerifier::block(const Block& block, int depth) {
   return {};
 }
 
+/// An item without code: its type, its home, its size.
+Result<void> StructureVerifier::storage(const std::string& owner) {
+  if (!item_.body.ops.empty() || !item_.body.args.empty())
+    return failAt(
+        item_.loc,
+        fmt::format("{} [item.body]: it holds ops or arguments, as only functions and kernels do", owner));
+  if (item_.kind == ItemKind::buffer && (item_.bytes < 0 || item_.bytes > kMaxBytes))
+    return failAt(item_.loc, fmt::format("{} [item.bytes]: a size of {} bytes, not 0 to {}", owner,
+                                         item_.bytes, kMaxBytes));
+  if (item_.kind != ItemKind::param && item_.kind != ItemKind::state) return {};
+  if (std::string why = wrongType(item_.type); !why.empty())
+    return failAt(item_.loc, fmt::format("{} [item.type]: it {}", owner, why));
+  if (!item_.place) return {};
+  std::string_view why = wrongPlace(*item_.place);
+  if (item_.place->inplace) why = "has a home in place of a value";
+  if (!why.empty()) return failAt(item_.loc, fmt::format("{} [item.place]: it {}", owner, why));
+  return {};
+}
+
 Result<void> StructureVerifier::run() {
   const std::string owner = fmt::format("{} @{}", name(item_.kind), item_.name);
+  if (item_.kind != ItemKind::func && item_.kind != ItemKind::kernel) return storage(owner);
   TG_CHECK(arguments(item_.body, item_.loc, owner));
   for (const Operand& extent : item_.grid) {
     std::string_view why = malformed(extent, 0);

@@ -237,6 +237,60 @@ const Corruption kCorruptions[] = {
        dim.items[0].value = m.func("f")->body.args[0].get();
      },
      "kernel @k [kernel.grid]: an extent reads a value that is no parameter"},
+    {"ValueOfASymbol", kTensor,
+     [](Module& m) { inF(m, "tg.param").operands[0].value = m.func("f")->body.args[0].get(); },
+     "tg.param [op.operand]: operand 0 reads a value, which its kind does not"},
+    {"PartsOfAValue", kTensor,
+     [](Module& m) { inF(m, "tg.sub").operands[1].items.push_back(Operand::literal(int64_t{1})); },
+     "tg.sub [op.operand]: operand 1 has parts, which its kind has not"},
+    {"PlaceBeforeThePlan", kTensor,
+     [](Module& m) {
+       inF(m, "tg.sub").result()->place = Place{"arena", 0, nullptr, 0};
+     },
+     "tg.sub [op.place]: %d has a place, which values have from stage planned on"},
+    {"PlaceInAKernel", kCalled,
+     [](Module& m) {
+       inKernel(m, "tgk.load").result()->place = Place{"arena", 0, nullptr, 0};
+     },
+     "tgk.load [op.place]: %l has a place, and values of kernels have none"},
+    {"PlaceInNoBuffer", kTensor,
+     [](Module& m) {
+       m.storage("w")->place = Place{"", 0, nullptr, 0};
+     },
+     "param @w [item.place]: it has a place in a buffer without a name"},
+    {"HomeOfAValue", kTensor,
+     [](Module& m) {
+       m.storage("w")->place = Place{"persistent", 0, m.func("f")->body.args[0].get(), 0};
+     },
+     "param @w [item.place]: it has a home in place of a value"},
+    {"ParamWithoutExtents", kTensor, [](Module& m) { m.storage("w")->type.shape[0] = 0; },
+     "param @w [item.type]: it is tensor<0x3xf32>"},
+    {"OpInAParam", kTensor,
+     [](Module& m) {
+       OpList& ops = m.func("f")->body.ops;
+       m.storage("w")->body.ops.push_back(ops.take(&inF(m, "tg.cast")));
+       inF(m, "tg.sum").operands[0].value = m.func("f")->body.args[0].get();
+     },
+     "param @w [item.body]: it holds ops or arguments, as only functions and kernels do"},
+    {"AttributeWithoutAValue", kTensor,
+     [](Module& m) {
+       m.storage("w")->attrs.push_back({"dims", Attr()});
+     },
+     "@w: attribute 'dims' has no value"},
+    {"SizeOfABuffer", kTensor, [](Module& m) { m.addBuffer("b", INT64_MAX); },
+     "buffer @b [item.bytes]: a size of 9223372036854775807 bytes"},
+    {"BinaryBeforeItsStage", kTensor, [](Module& m) { m.add(ItemKind::binary, "b"); },
+     "@b: a binary may not stand at stage tensor"},
+    {"AttributeOfAParamTwice", kTensor,
+     [](Module& m) {
+       for (int i = 0; i < 2; ++i) m.storage("w")->attrs.push_back({"decay", Attr::boolean(true)});
+     },
+     "@w: attribute 'decay' is given twice"},
+    {"ReturnWithAResult", kCalled,
+     [](Module& m) {
+       find(m.kernelFunc("half")->body, "return").addResult(Type::scalar(DType::f32), "more");
+     },
+     "return [op.result]: has 0 results, not 1"},
     {"CallOfNothing", kCalled, [](Module& m) { inKernel(m, "tgk.call").operands[0].text = "nope"; },
      "tgk.call [k_call.c1]: there is no func @nope of kernel scalars"},
 };
