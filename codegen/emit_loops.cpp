@@ -277,8 +277,8 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
 }
 
 /// Each lane of a row takes every width-th element and keeps the first extremum of these; of the lanes that hold the row's
-/// extremum the least index wins. Every lane starts with the row's first element. Where that is NaN no other element
-/// beats it and no lane equals the extremum: the answer is 0.
+/// extremum the least index wins. The first lane starts with the row's first element, the others below all. Where that
+/// element is NaN no other one beats it and no lane equals the extremum: the answer is 0.
 KV RegionEmitter::argExtremum(const Op& op, const Indices& at) {
   if (IndexSpace::usesLane(at)) return lanewise(op.result(), at);
   const Shape& shape = op.in(0)->type.shape;
@@ -310,7 +310,14 @@ KV RegionEmitter::argExtremum(const Op& op, const Indices& at) {
     return std::vector<KV>{kernel_.op(Opcode::k_select, {better, element, carried[0]}, dtype),
                            kernel_.select(better, here, carried[1])};
   };
-  const std::vector<KV> start = {take(Index{}), KernelBuilder::literal(DType::i32, 0)};
+  std::vector<KV> start = {{}, KernelBuilder::literal(DType::i32, 0)};
+  kernel_.at(level, [&] {
+    if (!shared) return void(start[0] = take(Index{}));
+    const KV first =
+        kernel_.op(Opcode::k_eq, {space_.materialize(rows_.lane), KernelBuilder::u32(0)}, DType::i1);
+    const Index own = space_.max(rows_.lane) < count ? rows_.lane : ofRow(rows_.lane, count).second;
+    start[0] = kernel_.select(first, take(own), neutral(combine, dtype));
+  });
   const std::vector<KV> best = over(level, (count + width - 1) / width, 1, start, body);
   if (!shared) return best[1];
   KV out;
