@@ -9,6 +9,7 @@
 //   tg.param_grad @w, %d_w                   %d_w = tg.matmul %x_wide, … {precision = f16} : f32
 #include "passes/narrow_products.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -32,9 +33,11 @@ static DType typeBelowCast(const Value& value) {
 
 std::string multipliedAs(const Op& op) {
   if (isConvolution(op)) {
-    const DType dtype = typeBelowCast(*op.in(0));
-    const bool narrow = isNarrow(dtype) && typeBelowCast(*op.in(1)) == dtype;
-    return std::string(name(narrow ? dtype : op.in(0)->type.dtype));
+    const DType dtype = typeBelowCast(*op.operands[0].value);
+    const bool narrow =
+        isNarrow(dtype) && std::all_of(op.operands.begin(), op.operands.end(),
+                                       [&](const auto& each) { return typeBelowCast(*each.value) == dtype; });
+    return std::string(name(narrow ? dtype : op.operands[0].value->type.dtype));
   }
   auto narrower = [](const Value& operand, std::string precision) {
     return isNarrow(operand.type.dtype) ? std::string(name(operand.type.dtype)) : std::move(precision);

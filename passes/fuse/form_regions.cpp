@@ -30,6 +30,7 @@
 #include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/collective.h"
+#include "ir/op_view.h"
 #include "ir/unread.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"

@@ -131,7 +131,7 @@ Value* throughReshapes(Value* value) {
 }
 
 bool movesElements(const Op& op) {
-  return op.info().fusion == Fusion::view && op.numOperands() == 1 &&
+  return op.info().fusion == table::Fusion::view && op.numOperands() == 1 &&
          (op.code != Opcode::pad || as::pad(op).value() == 0);
 }
 

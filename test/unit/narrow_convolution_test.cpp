@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "ir/parser.h"
 #include "ir/target.h"
 #include "passes/pass.h"
 #include "test/unit/halves.h"
