@@ -13,7 +13,7 @@
 //                → the scans of blocks of 16, plus the exclusive scan of the blocks' sums
 //   joins        a tg.concat of more tensors than a kernel binds → a tg.concat of some
 //   scatters     large ones of tg.scatter_add, by blocks of ids or pieces of them (split_scatter.h)
-//   heads        attention of 16 bits with heads that are no multiple of 16 wide gets zeros behind them (whole_heads.h)
+//   heads        attention with heads of a width that kernels are slow with gets zeros behind them (whole_heads.h)
 //   channels     convolutions of 16 bits by matrix units read images stored with channels last (channels_last.h)
 //   parts        composites without a kernel of their own are taken apart (isOneKernel): short attention into matmul,
 //                softmax, matmul; a reduced cross entropy into rows and a mean; rows along another axis than

@@ -10,8 +10,8 @@
 
 namespace tg::fuse {
 
-/// Whether matrix units would make an attention of 16 bits, or a part of its gradient, if its heads were multiples of 16
-/// wide, which they are not.
+/// Whether an attention, or a part of its gradient, takes less time with wider heads: of 16 bits if matrix units would make
+/// it with heads of a multiple of 16, of f32 if scores are streamed and the width is no power of two.
 bool wantsWholeHeads(const Op& op, const Target& target);
 
 /// The results of such an op: of one whose operands are stored with zeros behind each row, which add nothing to scores, and

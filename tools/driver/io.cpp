@@ -180,7 +180,7 @@ Result<void> updateOutput(const std::string& path, const ChangeText& change) {
     if (file < 0) return cannot("open", path);
     while (::flock(file, LOCK_EX) != 0 && errno == EINTR) {
     }
-    // Whoever held it before has put another file in its place.
+    // The process that held the lock before has put another file in its place.
     struct stat held {
     }, named{};
     const bool same = ::fstat(file, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
