@@ -93,8 +93,8 @@ static bool takesOver(const Op& fused, const Op& custom, int binding, int result
   return found;
 }
 
-/// Whether tiles of the region's product reach beyond its end. Subgroups that are there load operands of others, for
-/// nothing.
+/// Whether tiles of the region's product reach beyond its end. Subgroups whose part lies there load elements that belong
+/// to other subgroups, though they store nothing.
 static bool hasSurplus(const CoopmatSchedule& schedule, const Op& fused) {
   for (const Op* op : fused.regions[0]->ops) {
     if (op->code != Opcode::matmul) continue;

@@ -11,7 +11,7 @@ namespace tg {
 /// Bytes of shared memory that the kernel takes: its shared buffers, and for each type that it reduces over the
 /// workgroup an element of each invocation.
 int64_t sharedBytes(const Item& kernel);
-/// Those of the second kind.
+/// The part of them that reductions over the workgroup take.
 int64_t reductionBytes(const Item& kernel);
 /// Bytes of the kernel's local buffers for one invocation.
 int64_t localBytes(const Item& kernel);

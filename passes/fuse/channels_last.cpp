@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //   y = conv2d x, w                                  %xs = tg.fused (x) { pad (transpose x) } : NxHxWxC
-//                                                    %ws = tg.fused (w) { transpose w } : Kxkhxkwx C
+//                                                    %ws = tg.fused (w) { transpose w } : KxkhxkwxC
 //   y[n, k, p] = Σ ws[k, uvc]·windows(xs)[n, p, uvc]      a product of k and p over (u, v, c), c innermost
 #include "passes/fuse/channels_last.h"
 
 #include <algorithm>
 #include <vector>
 
+#include "ir/decompose/decompose.h"
 #include "ir/op_view.h"
 #include "ir/window.h"
 #include "passes/fuse/cost.h"
@@ -14,6 +15,8 @@
 
 namespace tg::fuse {
 namespace {
+
+using decomposition::product;
 
 constexpr int64_t kVector = 8;  ///< elements of 16 bits that are loaded at a time for matrix units
 const std::vector<int64_t> kChannelsLast{0, 2, 3, 1};
@@ -38,12 +41,6 @@ TensorExpr rows(const TensorExpr& image, const Window& window, bool backwards) {
   return windows.reshape({shape[0], shape[1] * shape[2], shape[3] * shape[4] * shape[5]});
 }
 
-TensorExpr product(const TensorExpr& a, const TensorExpr& b, bool transposeA, bool transposeB) {
-  return {a.builder, a.builder->op(Opcode::matmul, {a.value, b.value},
-                                   {{"transpose_a", Attr::boolean(transposeA)},
-                                    {"transpose_b", Attr::boolean(transposeB)}})};
-}
-
 /// Whether matrix units make a product of such extents, whose inner one has so many channels innermost.
 bool fits(int64_t rows, int64_t columns, int64_t inner, int64_t channels) {
   return std::min({rows, columns, inner}) >= kMatrixSide && channels % kVector == 0;
@@ -62,8 +59,7 @@ struct Layout {
 
 class ChannelsLast {
  public:
-  ChannelsLast(Builder& builder, const std::function<Value*(Value* source, const Value& view)>& store)
-      : builder_(builder), store_(store) {}
+  ChannelsLast(Builder& builder, const StoreView& store) : builder_(builder), store_(store) {}
   TensorExpr forward(const Op& op);
   TensorExpr gathered(const Op& op, int ofKernels, int ofGradient);
   TensorExpr weight(const Op& op);
@@ -73,7 +69,7 @@ class ChannelsLast {
   TensorExpr kernels(const Value& w, std::vector<int64_t> perm);
 
   Builder& builder_;
-  const std::function<Value*(Value* source, const Value& view)>& store_;
+  const StoreView& store_;
 };
 
 /// An operand, which memory holds in 16 bits, in another layout, read as f32.
@@ -145,8 +141,7 @@ TensorExpr ChannelsLast::weight(const Op& op) {
 
 }  // namespace
 
-TensorExpr channelsLast(Builder& builder, const Op& op, const Target& target,
-                        const std::function<Value*(Value* source, const Value& view)>& store) {
+TensorExpr channelsLast(Builder& builder, const Op& op, const Target& target, const StoreView& store) {
   if (op.info().fusion != table::Fusion::contraction || op.code == Opcode::matmul ||
       as::conv2d(op).groups() != 1 || target.matmul == "register")
     return {};

@@ -101,6 +101,8 @@ constexpr double kStorePiece = 48;
 /// a piece of it takes: measured on an H200, where 4 pieces of 8192 terms are best for 768 x 768 and for 768 x
 /// 3072, and 2 of 50304 for 8192 x 768.
 constexpr int64_t kMatrixRows = 128, kMatrixColumns = 256;
+/// The widest heads of f32 that are filled up with zeros; scores of wider ones are stored, which takes no more time there.
+constexpr int64_t kWidestFilled = 64;
 /// Products with a shorter side are not made by matrix units, whose matrices would be mostly empty.
 constexpr int64_t kMatrixSide = 16;
 constexpr double kStoreMatrixPiece = 500;

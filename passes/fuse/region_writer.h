@@ -2,6 +2,7 @@
 // The one way to make a tg.fused.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -11,6 +12,9 @@
 #include "ir/target.h"
 
 namespace tg::fuse {
+
+/// Gives what a kernel of its own stores of a view of a value that stands in memory.
+using StoreView = std::function<Value*(Value* source, const Value& view)>;
 
 /// Writes a region: bindings, a body, what it yields, results.
 class RegionWriter {

@@ -87,7 +87,7 @@ class Splitter {
     OpList& body = builder_.ops();
     builder_.setEnd(parts);
     std::vector<Value*> results;
-    auto store = [this](Value* source, const Value& view) { return storedChain(source, view); };
+    const StoreView store = [this](Value* source, const Value& view) { return storedChain(source, view); };
     if (wantsWholeHeads(*op, target_))
       results = wholeHeads(builder_, *op, store);
     else if (const TensorExpr made = channelsLast(builder_, *op, target_, store))
@@ -115,7 +115,7 @@ class Splitter {
     stand(*op, storedChain(source, *op->result()));
   }
 
-  /// What a kernel of its own stores of a value that a chain of ops makes of one in memory. Of equal chains one kernel.
+  /// A StoreView of any chain of ops with one operand each. Equal chains share a kernel.
   Value* storedChain(Value* source, const Value& last) {
     std::vector<const Op*> chain;  // the last first
     for (const Value* at = &last; at != source; at = at->def->in(0)) chain.push_back(at->def);

@@ -13,9 +13,6 @@
 namespace tg::fuse {
 namespace {
 
-/// The widest heads of f32 that are filled up; scores of wider ones are stored.
-constexpr int64_t kSharedWidth = 64;
-
 /// The width that heads of so many columns are filled up to. Matrix units take multiples of 16. Of f32, kernels in shared
 /// memory have tiles of results for all invocations where the width is a power of two: streaming 16 heads of 4096 rows, a
 /// step took 15.7, 21.1 and 42.2 ms on an H200 with 48, 40 and 56 columns, 10.3 with 64.
@@ -29,9 +26,8 @@ bool hasHeads(const Value& value, const Op& attention) {
   return value.type.rank() == attention.in(0)->type.rank();
 }
 
-/// The value with rows of whole matrices, of 16 bits where it was widened from them.
-Value* filled(Builder& builder, Value* value, int64_t columns,
-              const std::function<Value*(Value* source, const Value& view)>& store) {
+/// The value with zeros behind its rows, up to so many columns; stored in 16 bits where it was widened from them.
+Value* filled(Builder& builder, Value* value, int64_t columns, const StoreView& store) {
   const Shape& shape = value->type.shape;
   std::vector<int64_t> low(static_cast<size_t>(shape.rank()), 0), high = low;
   high.back() = columns - shape.back();
@@ -68,13 +64,12 @@ bool wantsWholeHeads(const Op& op, const Target& target) {
   };
   if (std::any_of(op.operands.begin(), op.operands.end(), isConstant)) return false;
   if (attention.precision() == "f32")
-    return target.matmul == "shared" && filled <= kSharedWidth && streamsScores(op, target);
+    return target.matmul == "shared" && filled <= kWidestFilled && streamsScores(op, target);
   return isNarrow(dtypeNamed(attention.precision()).value_or(DType::f32)) &&
          multipliesFragments(op, target, filled);
 }
 
-std::vector<Value*> wholeHeads(Builder& builder, const Op& op,
-                               const std::function<Value*(Value* source, const Value& view)>& store) {
+std::vector<Value*> wholeHeads(Builder& builder, const Op& op, const StoreView& store) {
   const as::attention attention(op);
   OperandList operands;
   for (const Operand& operand : op.operands) {
@@ -98,7 +93,7 @@ std::vector<Value*> wholeHeads(Builder& builder, const Op& op,
   std::vector<Value*> results;
   for (int i = 0; i < static_cast<int>(op.results.size()); ++i) {
     Value* result = made->result(i);
-    // What rounds the result does so in its kernel, before it is cut.
+    // A cast comes before the slice, so that it is part of the attention's kernel.
     std::vector<Op*> casts;
     for (const Use& use : op.result(i)->uses)
       if (use.user()->code == Opcode::cast) casts.push_back(use.user());
