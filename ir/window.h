@@ -29,6 +29,11 @@ using Window = std::array<WindowAxis, 2>;
 /// attribute `kernel` or `kernel_size`, as for a convolution's weight; an absent stride is the kernel.
 Window windowOf(const Op& op, std::array<int64_t, 2> sizes = {1, 1});
 
+/// Whether an op is a convolution, a transposed one, or a gradient of one.
+inline bool isConvolution(const Op& op) {
+  return op.info().fusion == table::Fusion::contraction && op.code != Opcode::matmul;
+}
+
 /// Where window element 0 of tg.unfold stands: at the window's far end when it is read backwards.
 inline int64_t firstOfWindow(int64_t size, int64_t dilation) {
   return dilation < 0 ? -dilation * (size - 1) : 0;

@@ -17,14 +17,10 @@
 #include "ir/builder.h"
 #include "ir/collective.h"
 #include "ir/op_view.h"
+#include "ir/window.h"
 #include "passes/rewrite.h"
 
 namespace tg {
-
-/// Whether an op is a convolution or one of its gradients.
-static bool isConvolution(const Op& op) {
-  return op.info().fusion == table::Fusion::contraction && op.code != Opcode::matmul;
-}
 
 /// The type that a value has, or had before it was cast.
 static DType typeBelowCast(const Value& value) {

@@ -142,9 +142,7 @@ TensorExpr ChannelsLast::weight(const Op& op) {
 }  // namespace
 
 TensorExpr channelsLast(Builder& builder, const Op& op, const Target& target, const StoreView& store) {
-  if (op.info().fusion != table::Fusion::contraction || op.code == Opcode::matmul ||
-      as::conv2d(op).groups() != 1 || target.matmul == "register")
-    return {};
+  if (!isConvolution(op) || as::conv2d(op).groups() != 1 || target.matmul == "register") return {};
   const DType dtype = factorOf(*op.in(0));
   for (const Operand& operand : op.operands) {
     const Op* def = operand.value->def;
