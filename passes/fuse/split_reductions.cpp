@@ -304,15 +304,17 @@ class Splitter {
     const Shape &a = op.in(0)->type.shape, &out = op.result()->type.shape;
     bool ta = as::matmul(op).transpose_a(), tb = as::matmul(op).transpose_b();
     int64_t inner = a[a.rank() - (ta ? 2 : 1)];
-    if (inner <= kLongestLoop || out.rank() == kMaxRank) return nullptr;
-    int64_t wanted = target_.parallel * kTileElements / out.elements(), least = kLeastPiece;
-    if (target_.matmul == "shared") {
+    const int64_t m = out[out.rank() - 2], n = out.back();
+    const bool isGpu = target_.matmul == "shared", narrow = std::min(m, n) < kLeastSharedSide;
+    if (inner <= (isGpu && narrow ? kLongestNarrow : kLongestLoop) || out.rank() == kMaxRank) return nullptr;
+    int64_t wanted = target_.parallel * kTileElements / out.elements();
+    int64_t least = isGpu && narrow ? kLeastNarrowPiece : kLeastPiece;
+    if (isGpu && !narrow) {
       // As many small blocks as the blocking that computes fastest wants.
-      int64_t m = out[out.rank() - 2], n = out.back();
       int64_t blocks = out.elements() / (m * n) * ((m + kSmallBlock - 1) / kSmallBlock) *
                        ((n + kSmallBlock - 1) / kSmallBlock);
       wanted = kBlocksPerUnit * target_.units() / blocks + 1;
-      least = std::min(m, n) < kLeastSharedSide ? kLeastNarrowPiece : kLeastSharedPiece;
+      least = kLeastSharedPiece;
     }
     Pieces pieces = piecesUpTo(inner, std::max<int64_t>(1, std::min(wanted, inner / least)));
     auto even = [&](int64_t count) { pieces = {count, inner / count}; };
