@@ -118,7 +118,7 @@ constexpr double kWorthwhile = 0.97;
 /// with more what is stored outweighs what is computed (48 / 256).
 constexpr int64_t kMostPieces = 8, kShortestPiece = 256;
 
-/// Terms and results of a product of a matrix and a vector from which it is a sum, chosen.
+/// Terms of a product of a matrix and a vector from which it is a sum, chosen.
 constexpr int64_t kShortestVector = 256;
 
 // Scatters by blocks of ids.

@@ -287,8 +287,7 @@ class Splitter {
     const int64_t inner = op.in(0)->type.elements() / out[0];
     const TensorExpr a = factor(product, product.lhs()), b = factor(product, product.rhs());
     if (inner == 1) return (a.reshape({out[0], 1}) * b.reshape({1, out[1]})).value;
-    if (std::min(out[0], out[1]) != 1 || inner < kShortestVector || out.elements() < kShortestVector)
-      return nullptr;
+    if (std::min(out[0], out[1]) != 1 || inner < kShortestVector) return nullptr;
     const bool ofRows = out[1] == 1;  // whether a is the matrix
     const bool innerFirst = ofRows ? product.transpose_a() : !product.transpose_b();
     const TensorExpr &matrix = ofRows ? a : b, &vector = ofRows ? b : a;
