@@ -41,7 +41,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/op_view.h"
+#include "ir/unread.h"
 #include "passes/grad_engine.h"
 #include "passes/lookup.h"
 #include "passes/narrow_products.h"
@@ -234,8 +236,10 @@ Result<void> checkAccumulation(const Module& module, const Item& func, const std
   return {};
 }
 
-/// The gradient of what a tg.param reads as one of the whole parameter: zeros in the rows that it does not read.
+/// The gradient of what a tg.param reads as one of the whole parameter: zeros in the rows that it does not read. Null
+/// where the loss does not depend on what it reads.
 Value* ofWhole(Builder& builder, const Item& param, const Value& read, Value* gradient) {
+  if (isNumber(*gradient, 0)) return nullptr;
   const std::vector<int64_t> rows = as::param(*read.def).rows();
   if (rows.empty()) return gradient;
   std::vector<int64_t> low(static_cast<size_t>(param.type.rank()), 0), high = low;
@@ -248,6 +252,7 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
                               const AppendGradOptions& options, const DiagnosticHandler& onRemark) {
   auto& ops = func.body.ops;
   std::unique_ptr<Op> end = ops.takeBack();
+  const Op* forward = ops.empty() ? nullptr : ops.back();
   std::vector<Value*> reads;
   std::unordered_map<std::string, std::vector<size_t>> readsOf;
   for (Op* op : ops) {
@@ -272,12 +277,14 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
       Value* total = nullptr;
       for (size_t slot : slots[param->name]) {
         Value* each = ofWhole(builder, *param, *wrt[slot], (*gradients)[slot]);
+        if (!each) continue;
         total = total ? builder.binary(Opcode::add, total, each) : each;
       }
       if (!total) total = builder.constant(0, param->type);
       builder.create(Opcode::param_grad, {Operand::symbol(param->name), Operand::of(total)});
       totals.push_back(total);
     }
+    eraseUnread(ops, forward);
     if (options.accumulate > 1) Accumulation(module, func, options.accumulate).run(params, totals);
   }
   ops.push_back(std::move(end));
