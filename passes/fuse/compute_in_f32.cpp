@@ -25,10 +25,10 @@ namespace {
 
 bool narrow(const Value& value) { return value.type.isTensor() && isNarrow(value.type.dtype); }
 
-/// Whether an op only moves or names elements, in any type.
+/// Whether an op only moves or names elements, in any type, or is a kernel, which casts by itself.
 bool keepsType(const Op& op) {
   return isBoundary(op) || op.info().has(table::view) || op.code == Opcode::cast ||
-         op.code == Opcode::constant || op.code == Opcode::custom;
+         op.code == Opcode::constant || op.code == Opcode::custom || op.code == Opcode::fused;
 }
 
 /// Reads an op's narrow operands in the type that kernels compute with. Equal casts are merged later.
@@ -55,10 +55,10 @@ static void computeInF32(Module& module, Item& func, const Target& target) {
   for (Op *op = func.body.ops.front(), *next = nullptr; op; op = next) {
     next = op->next();
     if (keepsType(*op)) continue;
-    useUnits(*op, target);
     widenOperands(*op, builder);
     for (const auto& result : op->results)
       if (narrow(*result)) retypeResult(*op, *result, computeType(result->type.dtype), builder);
+    useUnits(*op, target);
   }
 }
 

@@ -142,7 +142,8 @@ DType factorOf(const Value& value) {
 }
 
 void useUnits(Op& op, const Target& target) {
-  if (op.code != Opcode::matmul || as::matmul(op).precision() != "f32") return;
+  if (op.code != Opcode::matmul || as::matmul(op).precision() != "f32" || isNarrow(op.result()->type.dtype))
+    return;
   const DType dtype = factorOf(*as::matmul(op).lhs());
   if (isNarrow(dtype) && factorOf(*as::matmul(op).rhs()) == dtype && target.multiplies(dtype))
     set(op.attrs, "precision", Attr::word(std::string(name(dtype))));
