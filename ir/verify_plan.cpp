@@ -329,15 +329,12 @@ void PlanVerifier::overlapsOperands(const Op& op, int slotIndex, const ResultSlo
   bool named = false;
   for (int binding = 0; binding < op.numOperands(); ++binding) {
     std::vector<Value*> sources = bindingSources(op, binding);
-    bool here = inplace && ownerOf_.contains(inplace) && ownerOf_.at(sources[0]) == ownerOf_.at(inplace);
+    const bool overlaps = ByteOwners::overlap(sourceRange(op, binding), range);
+    // Another binding may read other rows of the same symbol.
+    const bool here = inplace && ownerOf_.contains(inplace) &&
+                      ownerOf_.at(sources[0]) == ownerOf_.at(inplace) && (overlaps || sources[0] == inplace);
     named |= here;
-    if (!ByteOwners::overlap(sourceRange(op, binding), range)) {
-      if (here) {
-        inPlaceLegal(op, slotIndex, result, binding, range);
-        return;
-      }
-      continue;
-    }
+    if (!here && !overlaps) continue;
     if (!here) {
       report(result.loc,
              fmt::format("{}: %{} overwrites %{}, which its region reads", label(op, "overlap"), result.name,
