@@ -10,7 +10,7 @@
 // -(-x); dropout of p = 0; views, means and extrema of constants; views and casts that change nothing;
 // a transpose of a transpose, a reshape of a reshape; reductions over axes of extent 1. Not x·0, which
 // is nan for an infinite x, and nothing through stop_gradient, which means something to append-grad.
-// Requires: stage tensor. Ensures: the same values, up to the sign of zero in x+0.
+// Requires: stage tensor. Ensures: the same values, up to the sign of zero in x+0. A function with tg.grad stays as it is.
 // Where: before cse, which then sees more equal ops; fuse runs it.
 
 #include "ir/infer.h"

@@ -7,7 +7,7 @@
 //
 // Requires: stage tensor. Ensures: no two pure ops of a function have equal names, operands, attributes
 // and types; the first in the text stays. The operands of a commutative op may stand in either order. Members of
-// groups, which lie one behind the other in one place, stay values of their own.
+// groups, which lie one behind the other in one place, stay values of their own. A function with tg.grad stays as it is.
 // Where: after append-grad, whose rules repeat constants and forward expressions; fuse runs it.
 #include <algorithm>
 #include <unordered_map>

@@ -16,8 +16,10 @@ namespace tg {
 
 /// Goes once through a function in text order. `fold` sees each op after the replacements so far; it
 /// may change the op in place, or return one value to stand for the op's only result, which drops the
-/// op.
+/// op. A function with tg.grad stays as it is: it differentiates by values, on whose uses the gradient depends.
 inline void replaceOps(Item& func, const std::function<Value*(Op&)>& fold) {
+  for (const Op* op : func.body.ops)
+    if (op->code == Opcode::grad) return;
   for (Op* op = func.body.ops.front(); op;) {
     Op* next = op->next();
     if (Value* other = fold(*op)) {
