@@ -112,6 +112,12 @@ class NarrowProducts {
            (op->info().fusion == table::Fusion::view || op->code == Opcode::concat);
   }
 
+  /// Whether tg.grad may differentiate by the value: what reads it may then not read a value below it instead.
+  static bool isDifferentiatedBy(const Value& value) {
+    return std::any_of(value.uses.begin(), value.uses.end(),
+                       [](const Use& use) { return use.user()->code == Opcode::grad; });
+  }
+
   /// The op of a value that moves elements, of the 16-bit values below it.
   Value* moved(Value* value, const std::vector<Value*>& below) {
     Op& op = *value->def;
@@ -125,6 +131,7 @@ class NarrowProducts {
   /// The 16-bit value that `value` widens, or, of a view or join of such values, the same view or join of those; null
   /// otherwise. All uses of the view or join then read the 16-bit one, widened, so that memory holds it once.
   Value* exact(Value* value) {
+    if (isDifferentiatedBy(*value)) return nullptr;
     Op* def = value->def;
     if (def && def->code == Opcode::cast && def->in(0)->type.dtype == dtype_) return def->in(0);
     if (!moves(def)) return nullptr;
@@ -145,7 +152,8 @@ class NarrowProducts {
     if (Value* narrow = exact(value)) return narrow;
     if (Value* known = narrow_[value]) return known;
     Op* def = value->def;
-    if (moves(def) && def->numOperands() == 1) return moved(value, {narrowed(def->in(0))});
+    if (moves(def) && def->numOperands() == 1 && !isDifferentiatedBy(*value))
+      return moved(value, {narrowed(def->in(0))});
     builder_.setBefore(def ? def->next() : func_.body.ops.front());
     if (def) builder_.setLoc(def->loc);
     builder_.setHint(fmt::format("{}_{}", value->name, name(dtype_)));
