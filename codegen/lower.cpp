@@ -37,10 +37,7 @@ bool LowerContext::isInPlace() const {
 }
 
 void LowerContext::storeAll(const std::vector<size_t>& slots, const Index& offset) {
-  const OpList& ops = fused.regions[0]->ops;
-  const bool views =
-      std::any_of(ops.begin(), ops.end(), [](const Op* op) { return op->info().has(table::view); });
-  if (slots.size() > 1 && views && isInPlace())
+  if (slots.size() > 1 && isInPlace())
     for (size_t slot : slots) emitter.emitLinear(yields[slot], offset);
   for (size_t slot : slots) store(slot, offset);
 }

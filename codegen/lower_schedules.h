@@ -31,8 +31,8 @@ struct LowerContext {
   /// long.
   Result<void> checkStraight(int64_t operations) const;
   void store(size_t slot, const Index& offset) { emitter.store(firstSlot + static_cast<int>(slot), offset); }
-  /// Stores these results at one offset. Where one is stored over an operand, all are computed before the first store: an
-  /// operand that is read in two shapes is loaded twice.
+  /// Stores these results at one offset. Where one is stored over an operand, all are computed before the first store:
+  /// another may be the first to load the operand, or load it in another shape.
   void storeAll(const std::vector<size_t>& slots, const Index& offset);
   /// Whether a result stands in the place of an operand.
   bool isInPlace() const;
