@@ -9,30 +9,14 @@
 // and types; the first in the text stays. The operands of a commutative op may stand in either order. Members of
 // groups, which lie one behind the other in one place, stay values of their own. A function with tg.grad stays as it is.
 // Where: after append-grad, whose rules repeat constants and forward expressions; fuse runs it.
-#include <algorithm>
 #include <unordered_map>
 
-#include "ir/access.h"
 #include "passes/op_key.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 
 namespace tg {
 namespace {
-
-/// Whether some region binds a value in a group, as flatten-optimizer does gradients.
-bool standsInGroup(const Value& value) {
-  return std::any_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
-    const Op& user = *use.user();
-    if (user.code != Opcode::fused) return false;
-    for (int binding = 0; binding < user.numOperands(); ++binding) {
-      if (user.operands[binding].items[0].kind != Operand::Kind::group) continue;
-      const std::vector<Value*> members = bindingSources(user, binding);
-      if (std::find(members.begin(), members.end(), &value) != members.end()) return true;
-    }
-    return false;
-  });
-}
 
 void mergeEqualOps(Item& func) {
   ValueNumbering numbers;

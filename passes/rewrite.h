@@ -9,20 +9,38 @@
 #include <functional>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/builder.h"
 #include "ir/module.h"
 
 namespace tg {
 
+/// Whether some region binds a value in a group, as flatten-optimizer does gradients: members lie one behind the
+/// other in one place, so that they stay values of their own.
+inline bool standsInGroup(const Value& value) {
+  return std::any_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
+    const Op& user = *use.user();
+    if (user.code != Opcode::fused) return false;
+    for (int binding = 0; binding < user.numOperands(); ++binding) {
+      if (user.operands[binding].items[0].kind != Operand::Kind::group) continue;
+      const std::vector<Value*> members = bindingSources(user, binding);
+      if (std::find(members.begin(), members.end(), &value) != members.end()) return true;
+    }
+    return false;
+  });
+}
+
 /// Goes once through a function in text order. `fold` sees each op after the replacements so far; it
 /// may change the op in place, or return one value to stand for the op's only result, which drops the
-/// op. A function with tg.grad stays as it is: it differentiates by values, on whose uses the gradient depends.
+/// op unless both stand in groups. A function with tg.grad stays as it is: it differentiates by values, on whose uses
+/// the gradient depends.
 inline void replaceOps(Item& func, const std::function<Value*(Op&)>& fold) {
   for (const Op* op : func.body.ops)
     if (op->code == Opcode::grad) return;
   for (Op* op = func.body.ops.front(); op;) {
     Op* next = op->next();
-    if (Value* other = fold(*op)) {
+    Value* other = fold(*op);
+    if (other && !(standsInGroup(*op->result()) && standsInGroup(*other))) {
       op->result()->uses.replaceAll(other);
       func.body.ops.erase(op);
     }
