@@ -48,7 +48,7 @@ Op* KernelBuilder::place(int level, Opcode code, OperandList operands, std::span
   op->results.reserve(results.size());
   for (const Type& type : results) op->addResult(type, names_.unique(hint_.empty() ? bare : hint_));
   hint_.clear();
-  return scopes_[static_cast<size_t>(level)].block->ops.push_back(std::move(op));
+  return scopes_[static_cast<size_t>(std::min(level, depth()))].block->ops.push_back(std::move(op));
 }
 
 KV KernelBuilder::valueAt(Value* value, int level) {
@@ -60,13 +60,14 @@ KV KernelBuilder::valueAt(Value* value, int level) {
 }
 
 void KernelBuilder::OpKey::add(const Value* value) {
-  assert(count < operands.size() && "more operands than a pure op has");
-  operands[count++] = std::bit_cast<uintptr_t>(value);
+  whole = whole && count < operands.size();
+  if (whole) operands[count++] = std::bit_cast<uintptr_t>(value);
 }
 
 void KernelBuilder::OpKey::add(const KV& operand) {
   if (!operand.isLiteral()) return add(operand.value);
-  assert(count < operands.size() && "more operands than a pure op has");
+  whole = whole && count < operands.size();
+  if (!whole) return;
   literals |= static_cast<uint16_t>(1u << count);
   operands[count++] = std::bit_cast<uint64_t>(operand.number);
 }
@@ -132,10 +133,18 @@ static bool fold(Opcode code, std::span<const KV> in, DType dtype, KV& out) {
   return word.has_value();
 }
 
+/// Whether an op has as many operands as its row, all of one element type but for a select's condition.
+static bool suits(Opcode code, std::span<const KV> operands) {
+  const size_t first = code == Opcode::k_select;
+  return operands.size() == static_cast<size_t>(info(code).slots.size()) &&
+         std::all_of(operands.begin() + first, operands.end(),
+                     [&](const KV& each) { return each.type.dtype == operands[first].type.dtype; });
+}
+
 KV KernelBuilder::op(Opcode code, std::span<const KV> operands, DType dtype) {
   dtype = computeType(dtype);
   KV folded;
-  if (fold(code, operands, dtype, folded)) return folded;
+  if (suits(code, operands) && fold(code, operands, dtype, folded)) return folded;
   int level = 0;
   Type type = Type::scalar(dtype);
   for (const KV& operand : operands) {
@@ -149,7 +158,9 @@ KV KernelBuilder::op(Opcode code, std::span<const KV> operands, DType dtype) {
 }
 
 KV KernelBuilder::op(Opcode code, std::span<const KV> operands) {
-  return op(code, operands, semantics(code).given(operands[code == Opcode::k_select ? 1 : 0].type.dtype));
+  const size_t like = code == Opcode::k_select;
+  return op(code, operands,
+            semantics(code).given(like < operands.size() ? operands[like].type.dtype : DType::f32));
 }
 
 KV KernelBuilder::select(const KV& cond, const KV& a, const KV& b) {
@@ -180,6 +191,7 @@ KV KernelBuilder::stopGradient(const KV& x) {
 }
 
 KV KernelBuilder::vec(const std::vector<KV>& lanes) {
+  if (lanes.empty()) return op(Opcode::k_vec, lanes, DType::f32);
   bool same = std::all_of(lanes.begin(), lanes.end(), [&](const KV& lane) {
     return lane.value == lanes[0].value && (lane.value || lane.number == lanes[0].number);
   });
@@ -228,6 +240,7 @@ int KernelBuilder::guardDepth() const {
 }
 
 void KernelBuilder::at(int level, const std::function<void()>& fn) {
+  level = std::min(level, depth());
   std::vector<Scope> aside(std::make_move_iterator(scopes_.begin() + level + 1),
                            std::make_move_iterator(scopes_.end()));
   scopes_.erase(scopes_.begin() + level + 1, scopes_.end());
@@ -310,7 +323,8 @@ std::vector<KV> KernelBuilder::branch(const KV& cond, const std::vector<Type>& t
                                       const BranchBody& otherwise) {
   auto run = [&](const BranchBody& body) {
     std::vector<KV> values = body();
-    for (size_t i = 0; i < values.size(); ++i) values[i] = widened(values[i], types[i]);
+    for (size_t i = 0; i < std::min(values.size(), types.size()); ++i)
+      values[i] = widened(values[i], types[i]);
     return values;
   };
   if (cond.isLiteral()) {

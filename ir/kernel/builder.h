@@ -3,6 +3,7 @@
 // outermost open scope that has its operands, so that loop-invariant code never lands in a loop.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -29,6 +30,8 @@ struct KV {
   int lanes() const { return type.lanes; }
 };
 
+/// What is built wrongly, of too few operands or of other types, of a value whose loop is closed, stands in the kernel as
+/// it was asked for: the verifier names the op and the rule.
 class KernelBuilder {
  public:
   /// Appends to a kernel's body; names already taken there stay apart from new ones.
@@ -190,6 +193,7 @@ class KernelBuilder {
     uint16_t detail;
     uint16_t count = 0;
     uint16_t literals = 0;  ///< a bit for each operand
+    bool whole = true;      ///< not when there are more operands than a pure op has
     std::array<uint64_t, kMaxRank + 1> operands{};
   };
   struct OpKeyHash {
@@ -205,6 +209,8 @@ class KernelBuilder {
   /// What a scope has under a key; where it has nothing yet, what `make` places there.
   template <class Make>
   KV once(int level, const OpKey& key, Make make) {
+    level = std::min(level, depth());
+    if (!key.whole) return valueAt(make()->result(), level);
     auto [entry, fresh] = scopes_[static_cast<size_t>(level)].known.try_emplace(key, nullptr);
     if (fresh) entry->second = make()->result();
     return valueAt(entry->second, level);

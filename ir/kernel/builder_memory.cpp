@@ -16,7 +16,8 @@ KV KernelBuilder::widened(const KV& value, const Type& wanted) {
 }
 
 KV KernelBuilder::dim(Value* buffer, int axis) {
-  if (int64_t extent = buffer->type.shape[axis]; extent != Shape::kDynamic) return u32(extent);
+  const bool has = axis >= 0 && axis < buffer->type.rank();
+  if (has && buffer->type.shape[axis] != Shape::kDynamic) return u32(buffer->type.shape[axis]);
   OpKey key(Opcode::k_dim, axis);
   key.add(buffer);
   return once(0, key, [&] {
@@ -110,7 +111,9 @@ void KernelBuilder::barrier() { place(depth(), Opcode::k_barrier, {}, {}); }
 KV KernelBuilder::reduce(Opcode code, std::span<const KV> xs, std::string_view kind) {
   AttrList attrs;
   if (kind != "add") attrs.push_back({"kind", Attr::word(std::string(kind))});
-  return result(place(depth(), code, slotsOf(xs), {xs.front().type}, std::move(attrs)), depth());
+  return result(place(depth(), code, slotsOf(xs), {xs.empty() ? Type::scalar(DType::f32) : xs.front().type},
+                      std::move(attrs)),
+                depth());
 }
 
 KV KernelBuilder::workgroupReduce(const KV& x, std::string_view kind) {

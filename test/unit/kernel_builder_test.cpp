@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "ir/parser.h"
 #include "ir/verify.h"
@@ -122,6 +124,103 @@ TEST(KernelBuilder, ALiteralConditionMakesNoIf) {
       b.branch(KernelBuilder::literal(DType::i1, 0), {Type::scalar(DType::f32)}, body(1), body(2))[0].is(2));
   EXPECT_EQ(taken, 2);
   EXPECT_TRUE(item.body.ops.empty());
+}
+
+// A user's mistake is what the verifier finds in the kernel, whatever the builder makes of its operands.
+TEST(KernelBuilder, MistakesAreErrorsThatNameTheOp) {
+  struct Mistake {
+    const char* error;  ///< a piece of it
+    std::function<void(KernelBuilder& b, Value* x, Value* y)> build;
+  };
+  using KB = KernelBuilder;
+  const auto at = [](KB& b, Value* x) { return b.load(x, b.id(Opcode::k_global_id, 0)); };
+  const Mistake mistakes[] = {
+      {"tgk.add", [&](KB& b, Value* x, Value*) { b.op(Opcode::k_add, {at(b, x)}); }},
+      {"tgk.add", [&](KB& b, Value*, Value*) { b.op(Opcode::k_add, {}); }},
+      {"tgk.exp",
+       [&](KB& b, Value* x, Value*) {
+         b.op(Opcode::k_exp, {at(b, x), at(b, x), at(b, x)});
+       }},
+      {"tgk.add", [&](KB& b, Value* x, Value*) { b.op(Opcode::k_add, std::vector<KV>(20, at(b, x))); }},
+      {"tgk.select", [&](KB& b, Value* x, Value*) { b.op(Opcode::k_select, {at(b, x)}); }},
+      {"tgk.mul", [&](KB& b, Value* x, Value*) { b.mul(at(b, x), b.id(Opcode::k_global_id, 0)); }},
+      {"tgk.lt",
+       [&](KB& b, Value*, Value*) {
+         b.op(Opcode::k_lt, {KB::f32(1), KB::u32(2)});
+       }},
+      {"tgk.exp", [&](KB& b, Value*, Value*) { b.op(Opcode::k_exp, {b.id(Opcode::k_global_id, 0)}); }},
+      {"tgk.global_id", [&](KB& b, Value*, Value*) { b.id(Opcode::k_global_id, 7); }},
+      {"tgk.load",
+       [&](KB& b, Value* x, Value*) {
+         b.load(x, {KB::u32(0), KB::u32(0)});
+       }},
+      {"tgk.load", [&](KB& b, Value* x, Value*) { b.load(x, std::vector<KV>(20, KB::u32(0))); }},
+      {"tgk.load", [&](KB& b, Value* x, Value*) { b.load(at(b, x).value, KB::u32(0)); }},
+      {"tgk.store", [&](KB& b, Value* x, Value*) { b.store(at(b, x), x, KB::u32(0)); }},
+      {"tgk.store", [&](KB& b, Value*, Value* y) { b.store(b.id(Opcode::k_global_id, 0), y, KB::u32(0)); }},
+      {"tgk.vec",
+       [&](KB& b, Value* x, Value*) {
+         b.vec({at(b, x), at(b, x), KB::f32(0)});
+       }},
+      {"tgk.vec", [&](KB& b, Value*, Value*) { b.vec({}); }},
+      {"tgk.extract", [&](KB& b, Value* x, Value*) { b.extract(b.splat(at(b, x)), 9); }},
+      {"tgk.if", [&](KB& b, Value* x, Value*) { b.guard(at(b, x), [] {}); }},
+      {"tgk.if",
+       [&](KB& b, Value* x, Value*) {
+         const KV cond = b.op(Opcode::k_lt, {at(b, x), KB::f32(0)});
+         b.branch(
+             cond, {Type::scalar(DType::f32)}, [] { return std::vector<KV>(2, KB::f32(0)); },
+             [] { return std::vector<KV>{}; });
+       }},
+      {"tgk.for",
+       [&](KB& b, Value*, Value*) {
+         b.loop(0, KB::u32(0), 4, 1, {KB::f32(0)},
+                [](const KV&, const std::vector<KV>&) { return std::vector<KV>{}; });
+       }},
+      {"tgk.store",
+       [&](KB& b, Value* x, Value* y) {
+         KV inside;
+         b.loop(0, KB::u32(0), 4, 1, {}, [&](const KV& k, const std::vector<KV>&) {
+           inside = b.loadHere(x, k);
+           return std::vector<KV>{};
+         });
+         b.store(inside, y, KB::u32(0));
+       }},
+      {"tgk.mul",
+       [&](KB& b, Value* x, Value*) {
+         KV inside;
+         b.loop(0, KB::u32(0), 4, 1, {}, [&](const KV& k, const std::vector<KV>&) {
+           inside = b.loadHere(x, k);
+           return std::vector<KV>{};
+         });
+         b.mul(inside, inside);
+       }},
+      {"tgk.dim", [&](KB& b, Value* x, Value*) { b.dim(x, 5); }},
+      {"tgk.dim", [&](KB& b, Value* x, Value*) { b.dim(x, -1); }},
+      {"tgk.coopmat_row_reduce", [&](KB& b, Value*, Value*) { b.coopmatRowReduce({}, "add"); }},
+      {"tgk.for",
+       [&](KB& b, Value* x, Value*) {
+         b.loop(3, KB::f32(0), 4, 1, {}, [&](const KV& k, const std::vector<KV>&) {
+           b.loadHere(x, k);
+           return std::vector<KV>{};
+         });
+       }},
+      {"tgk.workgroup_reduce", [&](KB& b, Value* x, Value*) { b.workgroupReduce(at(b, x), "median"); }},
+  };
+  for (size_t i = 0; i < std::size(mistakes); ++i) {
+    Module module;
+    module.name = "m";
+    Item* item = module.add(ItemKind::kernel, "k");
+    item->workgroup = {4, 1, 1};
+    item->grid = {Operand::literal(int64_t{1})};
+    KernelBuilder b(item);
+    Value* x = b.parameter(Type::buffer(DType::f32, 1, {4}, BufMode::in), "x");
+    Value* y = b.parameter(Type::buffer(DType::f32, 1, {4}, BufMode::out), "y");
+    mistakes[i].build(b, x, y);
+    auto checked = verify(module);
+    ASSERT_FALSE(checked) << i << print(module);
+    EXPECT_NE(checked.error().str().find(mistakes[i].error), std::string::npos) << i << checked.error().str();
+  }
 }
 
 TEST(KernelBuilder, LiteralsFold) {
