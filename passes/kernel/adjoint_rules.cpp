@@ -5,11 +5,42 @@
 #include <array>
 
 #include "ir/kernel/expr.h"
+#include "ir/kernel/semantics.h"
 #include "ir/scalar_expr.h"
 #include "passes/kernel/adjoint.h"
 #include "passes/kernel/effects.h"
 
 namespace tg {
+
+namespace {
+
+/// The ops of floats whose derivative `distribute` has, or that nothing passes.
+constexpr bool hasOwnRule(Opcode code) {
+  return code == Opcode::k_fma || code == Opcode::k_round_f16 || code == Opcode::k_round_bf16 ||
+         code == Opcode::k_stop_gradient;
+}
+
+/// Whether an op gives a float of floats.
+constexpr bool isOfFloats(LaneTypes types, LaneGives gives) {
+  return (types == LaneTypes::number || types == LaneTypes::real) &&
+         (gives == LaneGives::same || gives == LaneGives::real);
+}
+
+#define OP(id, name, operands, attributes, results, regions, traits, where, fusion, scalar, ...) \
+  [[maybe_unused]] constexpr Scalar scalarOf_##id = Scalar::scalar;
+#include "ir/kernel/ops.def"
+#undef OP
+
+#define OTHER(...)
+#define LANES(id, types, gives, ...)                                                                \
+  static_assert(!isOfFloats(LaneTypes::types, LaneGives::gives) || scalarOf_##id != Scalar::none || \
+                    hasOwnRule(Opcode::id),                                                         \
+                #id ": name its row of ir/scalar.def in ir/kernel/ops.def, or give `distribute` a case");
+#include "ir/kernel/semantics.def"
+#undef LANES
+#undef OTHER
+
+}  // namespace
 
 /// Whether the derivative uses no value.
 static bool isLinear(const Op& op) {
