@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
 #include "ir/json_text.h"
 #include "ir/verify_structure.h"
@@ -201,9 +203,29 @@ std::vector<TraitRow> traitRows() {
   return rows;
 }
 
+/// The object that a text is, which names each member once; nlohmann's parser keeps the last of two.
+static Result<Json> objectOf(std::string_view text, std::string_view file) {
+  std::set<std::string> members;
+  std::string twice;
+  auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (event != Json::parse_event_t::key || depth != 1) return true;
+    if (const auto name = parsed.get<std::string>(); !members.insert(name).second && twice.empty())
+      twice = name;
+    return true;
+  };
+  try {
+    Json json = Json::parse(text, watch);
+    if (!json.is_object()) return fail(fmt::format("{}: not a JSON object", file));
+    if (!twice.empty()) return fail(fmt::format("{}: member '{}' is given twice", file, twice));
+    return json;
+  } catch (const Json::parse_error& error) {
+    const std::string_view why = error.what();  // "[json.exception.parse_error.101] parse error at line …"
+    return fail(fmt::format("{}: {}", file, why.substr(std::min(why.find("] ") + 2, why.size()))));
+  }
+}
+
 Result<Target> targetFromJson(std::string_view text, std::string_view file) {
-  Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) return fail(fmt::format("{}: not a JSON object", file));
+  TG_TRY(const Json json, objectOf(text, file));
   Target target = unnamed();
   std::string wrong;
   size_t used = 0;
