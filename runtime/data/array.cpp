@@ -69,10 +69,13 @@ HostArray HostArray::of(int32_t value) { return *of(std::span<const int32_t>(&va
 
 HostArray HostArray::zeros(const Type& type) {
   assert(type.isTensor());
-  return {type.dtype, type.shape, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
+  const bool has = static_cast<bool>(checkedShape(type.shape));
+  return {type.dtype, type.shape, std::vector<std::byte>(has ? static_cast<size_t>(type.bytes()) : 0)};
 }
 
 Result<void> HostArray::checkBytes(std::string_view what) const {
+  if (auto has = checkedShape(shape); !has)
+    return fail(fmt::format("{} of type {}: {}", what, type().str(), has.error().message()));
   if (bytes.size() == static_cast<size_t>(type().bytes())) return checkFlags(what, type(), bytes);
   return fail(fmt::format("{} of type {} takes {} bytes, and {} were given", what, type().str(),
                           type().bytes(), bytes.size()));

@@ -19,7 +19,8 @@ struct HostArray {
   Shape shape;
   std::vector<std::byte> bytes;
 
-  /// All elements zero. `type` is a tensor without dynamic extents.
+  /// All elements zero. Of a type that no array has, as one with a negative extent, there are no elements, and what
+  /// takes the array says so.
   static HostArray zeros(const Type& type);
   static HostArray zeros(DType dtype, Shape shape) { return zeros(Type::tensor(dtype, shape)); }
 

@@ -167,6 +167,19 @@ module @flags {
   }
 }
 
+TEST_F(SessionTest, arraysOfNoShapeAreRefused) {
+  for (const SessionOptions& given : {options(), interpOptions()}) {
+    auto session = open(given);
+    Inputs inputs = trainInputs();
+    for (Shape shape : {Shape{-8, 2}, Shape{-1}, Shape{int64_t{1} << 47, 4}}) {
+      inputs["x"] = HostArray::zeros(DType::f32, shape);
+      EXPECT_TRUE(inputs["x"].bytes.empty());
+      EXPECT_NE(messageOf(session->step(inputs)).find("input 'x'"), std::string::npos);
+    }
+    EXPECT_EQ(session->steps(), 0);
+  }
+}
+
 TEST_F(SessionTest, wrongInputsRunNothing) {
   auto session = open(options());
   NamedArrays before = *session->downloadParams();
