@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "ir/list_text.h"
 
 namespace tg {
@@ -11,6 +13,11 @@ const HostArray* RunOutputs::result(std::string_view name) const {
   for (const auto& [own, array] : results)
     if (own == name) return &array;
   return nullptr;
+}
+
+Result<void> checkDuration(std::string_view name, double seconds) {
+  if (std::isfinite(seconds)) return {};
+  return fail(fmt::format("{} is {}, not a finite number of seconds", name, seconds));
 }
 
 Result<void> checkRows(const std::string& name, const Type& type, int64_t first, size_t bytes) {

@@ -51,6 +51,8 @@ class DoneCall : public PendingCall {
   RunOutputs outputs_;
 };
 
+/// Refuses a time to measure for that is infinite or NaN.
+Result<void> checkDuration(std::string_view name, double seconds);
 /// Refuses bytes from an element on that are not whole rows of a param or state, or not all inside of it.
 Result<void> checkRows(const std::string& name, const Type& type, int64_t first, size_t bytes);
 

@@ -85,6 +85,7 @@ ProfiledCall detailOf(const TimedCall& call, Clock::time_point first) {
 CallResult<Profile> Session::profile(const std::string& function, const Inputs& inputs,
                                      const ProfileOptions& options) {
   return serve<Profile>([&]() -> Result<Profile> {
+    TG_CHECK(checkDuration("warmSeconds", options.warmSeconds));
     auto* executor = dynamic_cast<Executor*>(&program_->runner());
     if (!executor) return fail("profile times kernels on a Vulkan device; the interpreter has none");
     Profile out;

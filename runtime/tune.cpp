@@ -241,6 +241,8 @@ size_t fastest(const std::vector<TimedSchedule>& schedules) {
 
 Result<void> timeSchedules(const Op& fused, std::vector<TimedSchedule>& schedules, const Target& target,
                            const std::shared_ptr<vulkan::Device>& device, const TuneOptions& options) {
+  TG_CHECK(checkDuration("warmSeconds", options.warmSeconds));
+  TG_CHECK(checkDuration("leastSeconds", options.leastSeconds));
   std::unique_ptr<Module> module = moduleOf(fused, schedules, target);
   TG_CHECK(verify(*module));
   CompileOptions rest;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times of a session's calls, sums by kernel, the ceilings of a device, and what is written of them.
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -148,6 +149,10 @@ TEST_F(ProfileSession, SaysWhatItCannotTime) {
   EXPECT_NE(messageOf(unknown).find("@nothing"), std::string::npos) << messageOf(unknown);
   auto missing = session->profile("train", {}, {});
   EXPECT_FALSE(missing);
+  ProfileOptions endless;
+  endless.warmSeconds = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(messageOf(session->profile("train", trainInputs(), endless)),
+            "warmSeconds is inf, not a finite number of seconds");
   EXPECT_EQ(session->steps(), 0);
   auto interp = Session::create(model(), interpOptions());
   ASSERT_TRUE(interp);
