@@ -368,6 +368,14 @@ Result<Operand> Parser::shorthand(std::string_view word, const OperandList& args
   const Value* typed = nullptr;
   for (const Operand& each : args)
     if (!typed && each.kind == Operand::Kind::value) typed = each.value;
+  const bool isReal = std::any_of(args.begin(), args.end(),
+                                  [](const Operand& each) { return each.isLiteral() && !each.isInteger; });
+  if (!typed && lanes && isReal) return emit(Opcode::k_vec, args, loc, Type::scalar(DType::f32, lanes));
+  if (!typed && lanes)
+    return failAt(
+        loc, fmt::format("whole numbers alone do not tell the type of a {0}: write {0}(1.0, …) of f32, or "
+                         "`%v = tgk.vec 1, … : {0}<u32>`",
+                         word));
   if (!typed) return failAt(loc, fmt::format("{} takes a value; a literal has the type of its place", word));
   if (lanes) return emit(Opcode::k_vec, args, loc, Type::scalar(typed->type.dtype, lanes));
   const DType to = dtypeNamed(word).value_or(DType::i1);  // the word bool
