@@ -378,19 +378,21 @@ Result<void> Parser::places(Op& op) {
 /// Types of the arguments that the op's bindings define: a source's own, a group's flat tensor, the
 /// carried values' result types, u32 for a loop index.
 Result<void> Parser::typeBindings(Op& op) {
+  const bool isLoop = op.code == Opcode::k_for;
   size_t carried = 0;
-  auto typeOne = [&](Operand& bound, bool iter) {
-    if (op.code == Opcode::k_for)
-      bound.value->type =
-          iter && carried < op.results.size() ? op.results[carried++]->type : Type::scalar(DType::u32);
-    else
-      bound.value->type = boundType(bound.items[0]);
-  };
   for (Operand& operand : op.operands) {
-    if (operand.kind == Operand::Kind::binding) typeOne(operand, false);
-    if (operand.kind == Operand::Kind::keyword)
-      for (Operand& item : operand.items)
-        if (item.kind == Operand::Kind::binding) typeOne(item, true);
+    if (operand.kind == Operand::Kind::binding)
+      operand.value->type = isLoop ? Type::scalar(DType::u32) : boundType(operand.items[0]);
+    if (operand.kind != Operand::Kind::keyword) continue;
+    for (Operand& item : operand.items) {
+      if (item.kind != Operand::Kind::binding) continue;
+      if (isLoop && carried == op.results.size())
+        return failAt(item.value->loc,
+                      fmt::format("%{0} of iter_args has no result; name one for each, with its type: "
+                                  "`%r = … iter_args(%{0} = 0.0) : f32 {{ … }}`",
+                                  item.value->name));
+      item.value->type = isLoop ? op.results[carried++]->type : boundType(item.items[0]);
+    }
   }
   return {};
 }
