@@ -456,6 +456,7 @@ Result<Types> types(at::cast, const Context& c) {
   return Types{type};
 }
 
+Result<Types> types(at::elu, const Context& c) { return Types{c.in(0)}; }
 Result<Types> types(at::leaky_relu, const Context& c) { return Types{c.in(0)}; }
 Result<Types> types(at::gelu, const Context& c) { return Types{c.in(0)}; }
 

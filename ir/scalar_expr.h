@@ -283,6 +283,23 @@ E lowerSoftplus(const E& x) {
   return max(x, 0.0) + log1pNear(E(exp(-abs(x))));
 }
 
+/// tanh(log(1 + e^x)) as n/(n + 2) with n = e^x·(e^x + 2): no digits cancel. From 20 on it is 1, and e^x might overflow.
+template <class E>
+E mishGate(const E& x) {
+  E e = exp(select(lt(x, 20.0), x, 20.0));
+  E n = e * (e + 2.0);
+  return n / (n + 2.0);
+}
+
+/// x times this, as the product of roots: e^x may be too small for a normal number where the value is one.
+template <class E>
+E lowerMish(const E& x) {
+  E half = exp(0.5 * min(x, 20.0));
+  E e = half * half;
+  E sum = e + 2.0;
+  return select(lt(x, 20.0), x * half * (half * sum / (e * sum + 2.0)), x);
+}
+
 /// The gradients of a scalar function's operands, one for each, empty where none flows. `result` is
 /// the function's value, `g` the gradient of the result.
 template <class E>

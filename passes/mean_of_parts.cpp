@@ -172,6 +172,7 @@ class PartsCheck {
     case Opcode::stop_gradient:
     case Opcode::clamp:
     case Opcode::leaky_relu:
+    case Opcode::elu:
     case Opcode::gelu:
     case Opcode::broadcast_to: return alignedAxis(op);
     case Opcode::matmul: return axisOfProduct(op);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu and its gradient, clamp, leaky_relu, embedding.
+// gelu and its gradient, clamp, leaky_relu, elu, embedding.
 
 #include "ir/decompose/decompose.h"
 
@@ -48,6 +48,12 @@ Results expand(at::clamp, const Composite& composite) {
 Results expand(at::leaky_relu, const Composite& composite) {
   TensorExpr x = composite[0];
   return {select(gt(x, 0.0), x, x * as::leaky_relu(composite.op).slope())};
+}
+
+// Of x above 0 the exponential might overflow, and its gradient be 0·∞.
+Results expand(at::elu, const Composite& composite) {
+  TensorExpr x = composite[at::elu::x];
+  return {select(gt(x, 0.0), x, as::elu(composite.op).alpha() * min(x, 0.0).unary(Opcode::expm1))};
 }
 
 Results expand(at::embedding, const Composite& composite) {

@@ -25,6 +25,7 @@ static Grads oneMinusPow(const GradContext& context) {
 GradEntry gradient(at::cast) { return rule("dx = g as x's element type", cast); }
 GradEntry gradient(at::one_minus_pow) { return rule("dt = g·(r - 1)·ln base", oneMinusPow); }
 GradEntry gradient(at::clamp) { return decomposes(); }
+GradEntry gradient(at::elu) { return decomposes(); }
 GradEntry gradient(at::leaky_relu) { return decomposes(); }
 
 }  // namespace tg::grad_rules

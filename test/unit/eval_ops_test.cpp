@@ -141,7 +141,8 @@ TEST(Elementwise, ScalarRowsHaveTheirMeaning) {
                                                {"cos", std::sqrt(1 - sine * sine)},
                                                {"tan", sine / std::sqrt(1 - sine * sine)},
                                                {"silu", 0.75 - 0.75 / (std::exp(x) + 1)},
-                                               {"softplus", std::log(1 + std::exp(x))}};
+                                               {"softplus", std::log(1 + std::exp(x))},
+                                               {"mish", 0.75 - 1.5 / (std::pow(1 + std::exp(x), 2) + 1)}};
   for (int i = 0; i < kOpcodeCount; ++i) {
     const OpInfo& row = info(static_cast<Opcode>(i));
     if (row.scalar == Scalar::none || row.mayStand(table::inKernel) ||

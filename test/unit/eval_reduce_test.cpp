@@ -30,7 +30,7 @@ TEST(Rounding, EdgesOfFloorCeilRound) {
   EXPECT_EQ(run("round"), (std::vector<double>{-2, 0, 0, 2, 2, 3}));
 }
 
-TEST(Composites, ClampAndLeakyRelu) {
+TEST(Composites, ClampLeakyReluAndElu) {
   const NdArray x = f32({5}, {-3, -1, 0, 0.5, kInf});
   expectNear(evaluate("%r = tg.clamp %x {lo = -1.0, hi = 2.0} : tensor<5xf32>", "tensor<5xf32>", {{"x", x}}),
              {-1, -1, 0, 0.5, 2});
@@ -41,6 +41,9 @@ TEST(Composites, ClampAndLeakyRelu) {
   const NdArray y = f32({3}, {-2, 0, 4});
   expectNear(evaluate("%r = tg.leaky_relu %x {slope = 0.25} : tensor<3xf32>", "tensor<3xf32>", {{"x", y}}),
              {-0.5, 0, 4});
+  const NdArray z = f32({4}, {-kInf, -1e-9, 0, 1000});
+  expectNear(evaluate("%r = tg.elu %x {alpha = 0.5} : tensor<4xf32>", "tensor<4xf32>", {{"x", z}}),
+             {-0.5, -0.5e-9, 0, 1000});
 }
 
 TEST(Reductions, MinimumAndItsIndex) {

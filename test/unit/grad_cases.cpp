@@ -215,6 +215,8 @@ static void addOthers(std::vector<GradCase>& out) {
   out.push_back(one(clamp, "%a {lo = -0.51, hi = 0.77}", {{"4x5xf32"}}, {"4x5xf32"}));
   out.push_back(one(leaky_relu, "%a", {{"2x3xf32"}}, {"2x3xf32"}));
   out.push_back(one(leaky_relu, "%a {slope = 0.3}", {{"4x5xf32"}}, {"4x5xf32"}));
+  out.push_back(one(elu, "%a", {{"2x3xf32"}}, {"2x3xf32"}));
+  out.push_back(one(elu, "%a {alpha = 0.3}", {{"4x5xf32"}}, {"4x5xf32"}));
   for (const char* eps : {"", " {eps = 0.5}"}) {
     std::string norm = std::string("%a, %b, %c") + eps;
     out.push_back(one(layer_norm, norm, {{"3x4xf32"}, {"4xf32"}, {"4xf32"}}, {"3x4xf32"}));

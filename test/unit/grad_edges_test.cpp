@@ -62,6 +62,10 @@ TEST(GradEdges, ActivationsAtZero) {
   expectNear(gradient("%r = tg.leaky_relu %x {slope = 0.25} : T", "x", x, none, w), {0.25, 0.25, 1});
   expectNear(gradient("%r = tg.softplus %x : T", "x", x, none, w),
              {1 / (1 + std::exp(2)), 0.5, 1 / (1 + std::exp(-3))});
+  // The branch not taken is not 0·∞ either.
+  expectNear(gradient("%r = tg.elu %x {alpha = 0.5} : T", "x", {-2, 0, 1000}, none, w),
+             {0.5 * std::exp(-2), 0.5, 1});
+  expectNear(gradient("%r = tg.mish %x : T", "x", {-1000, 0, 1000}, none, w), {0, 0.6, 1});
   expectNear(gradient("%r = tg.silu %x : T", "x", {-1000, 0, 1000}, none, w), {0, 0.5, 1});
 }
 

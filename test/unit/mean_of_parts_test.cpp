@@ -29,6 +29,10 @@ const PartsCase kCases[] = {
      "tensor<4x5xf32> "
      "%loss = tg.cross_entropy %r, %y : tensor<f32>",
      ""},
+    {"elements", "%x: tensor<4x6xf32> {batch = 0}",
+     "%w = tg.param @w : tensor<6x5xf32> %z = tg.matmul %x, %w : tensor<4x5xf32> %e = tg.elu %z : "
+     "tensor<4x5xf32> %loss = tg.mean %e {axes = [0, 1]} : tensor<f32>",
+     ""},
     {"tokens", "%x: tensor<4x3x6xf32> {batch = 0}, %y: tensor<4x3xi32> {batch = 0}",
      "%w = tg.param @w : tensor<6x5xf32> %f = tg.reshape %x {shape = [12, 6]} : tensor<12x6xf32> "
      "%z = tg.matmul %f, %w : tensor<12x5xf32> %t = tg.reshape %y {shape = [12]} : tensor<12xi32> "

@@ -59,7 +59,8 @@ double allowedUlps(Scalar scalar, double x, double y) {
   case Scalar::expm1:
   case Scalar::sinh:
   case Scalar::cosh: return std::max(own, 6 + 2 * std::fabs(x));
-  case Scalar::softplus: return std::max(own, 6 + 2 * std::fabs(std::min(x, 0.0)));
+  case Scalar::softplus:
+  case Scalar::mish: return std::max(own, 6 + 2 * std::fabs(std::min(x, 0.0)));
   case Scalar::pow: return std::max(own, 6 + 4 * std::fabs(y * std::log2(std::fabs(x))));
   default: return own;
   }

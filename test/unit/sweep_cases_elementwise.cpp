@@ -44,10 +44,12 @@ void addClamps(std::vector<SweepCase>& out) {
     out.push_back(plain(Opcode::clamp, {{f32(shape), -3, 3}}, bounds(-1.25, 2)));
     out.push_back(plain(Opcode::clamp, {{f32(shape), -3, 3, Draw::coarse}}, bounds(-1, 1)));
     out.push_back(plain(Opcode::leaky_relu, {{f32(shape), -3, 3}}));
+    out.push_back(plain(Opcode::elu, {{f32(shape), -3, 3}}));
   }
   out.push_back(plain(Opcode::clamp, {{Type::tensor(DType::i32, {5, 4}), -9, 9}}, bounds(-3, 4)));
   out.push_back(plain(Opcode::clamp, {{f32({9})}}, bounds(0.5, 0.5)));
   out.push_back(plain(Opcode::leaky_relu, {{f32({9, 4}), -3, 3, Draw::coarse}}, {{"slope", Attr::of(0.25)}}));
+  out.push_back(plain(Opcode::elu, {{f32({9, 4}), -3, 3, Draw::coarse}}, {{"alpha", Attr::of(0.25)}}));
 }
 
 /// Short axes, and long ones that fuse cuts into blocks: 130 leaves a block almost empty, 9000 has so

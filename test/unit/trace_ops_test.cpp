@@ -112,6 +112,7 @@ const std::map<Opcode, std::function<Tensor()>>& calls() {
       {Opcode::gelu, [] { return gelu(x(), Gelu::tanh); }},
       {Opcode::embedding, [] { return embedding(x(), ids()); }},
       {Opcode::clamp, [] { return clamp(x(), -1, 1); }},
+      {Opcode::elu, [] { return elu(x(), 0.5); }},
       {Opcode::leaky_relu, [] { return leakyRelu(x(), 0.2); }},
       {Opcode::min_reduce, [] { return minReduce(x(), -1); }},
       {Opcode::logsumexp, [] { return logsumexp(x(), -1); }},
