@@ -45,6 +45,12 @@ Result<void> runDummy(Module& module, const DummyOptions& options, const PassCon
 Result<void> runFailing(Module& module, const NoOptions&, const PassContext&) {
   return failAt(module.func("f")->loc, "cannot do this");
 }
+Result<void> gradientOf(std::unique_ptr<tg::Module>& module, std::string& said) {
+  TG_TRY(tg::PassManager passes, tg::PassManager::parse("canonicalize,append-grad,append-adam{lr=1e-3}"));
+  passes.onDiagnostic([&](const tg::Diagnostic& each) { said += tg::render(each); });
+  TG_CHECK(passes.run(module));
+  return {};
+}
 // Leaves a return that does not fit the function's results.
 Result<void> runBreaking(Module& module, const NoOptions&, const PassContext&) {
   module.func("f")->body.ops.back()->operands.clear();
@@ -113,6 +119,24 @@ class PassTest : public testing::Test {
     return parsed ? "" : parsed.error().str();
   }
 };
+
+TEST(PassManager, RunsAsThePageOnCppShows) {
+  auto module = parse(R"(module @m {
+  param @w : tensor<4xf32>
+  func @train() -> (loss: tensor<f32>) {
+    %w = tg.param @w : tensor<4xf32>
+    %loss = tg.sum %w {axes = [0]} : tensor<f32>
+    return %loss : tensor<f32>
+  }
+})",
+                      "page.tgir");
+  ASSERT_TRUE(module);
+  std::string said;
+  auto ran = gradientOf(*module, said);
+  ASSERT_TRUE(ran) << ran.error().str();
+  EXPECT_EQ(said, "");
+  EXPECT_NE(print(**module).find("tg.update @w"), std::string::npos);
+}
 
 TEST_F(PassTest, EveryRowOfTheTableIsRegisteredInOrder) {
   std::vector<std::string> rows = {
