@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "ir/builder.h"
+#include "runtime/check/verify_device.h"
 #include "runtime/interp/kernel_interp.h"
 #include "runtime/interp/tolerance.h"
 #include "runtime/interp_runner.h"
@@ -137,9 +138,7 @@ Result<KernelSteps> KernelSteps::create(const Module& module, const std::string&
   if (!func) return fail(fmt::format("the module has no function @{}", function));
   KernelSteps out;
   out.source_ = &module;
-  TG_TRY(Target target, targetOf(module.attrs));
-  out.subgroup_ =
-      static_cast<uint32_t>(target.subgroup > 1 ? target.subgroup : KernelRunOptions{}.subgroupSize);
+  TG_TRY(out.subgroup_, subgroupWidth(module, device->info()));
   std::unique_ptr<Module> stepped = clone(module);
   stepped->items.eraseIf(
       [](const auto& item) { return item->kind == ItemKind::func && !isKernelFunc(*item); });

@@ -20,9 +20,10 @@ struct Oracle {
 
 /// Kernels of the input's own are looked at for races and the like; those that the compiler makes, KernelSteps does.
 Result<Oracle> consult(const Module& module, const std::string& function, const NamedArrays& params,
-                       const Inputs& inputs, InterpMode mode) {
+                       const Inputs& inputs, InterpMode mode, uint32_t subgroup) {
   InterpOptions options;
   options.mode = mode;
+  options.kernel.subgroupSize = subgroup;
   options.kernel.checks = mode == InterpMode::wide;
   TG_TRY(Interpreter interpreter, Interpreter::create(module, options));
   for (const auto& [name, value] : params) TG_CHECK(interpreter.setStorage(name, toNdArray(value)));
@@ -87,15 +88,23 @@ Result<void> compareStorage(const Module& module, Executor& executor, const Orac
 
 }  // namespace
 
+Result<uint32_t> subgroupWidth(const Module& compiled, const vulkan::DeviceInfo& device) {
+  TG_TRY(const Target target, targetOf(compiled.attrs));
+  for (int64_t width : {target.subgroup, device.target.subgroup})
+    if (width > 1) return static_cast<uint32_t>(width);
+  return KernelRunOptions{}.subgroupSize;
+}
+
 Result<std::vector<ResultCheck>> compareFunction(const Module& source, const Module& spirv,
                                                  const std::string& function, const NamedArrays& params,
                                                  const Inputs& inputs,
                                                  std::shared_ptr<vulkan::Device> device) {
+  TG_TRY(const uint32_t subgroup, subgroupWidth(spirv, device->info()));
   TG_TRY(std::unique_ptr<Executor> executor, Executor::create(spirv, std::move(device)));
   for (const auto& [name, value] : params) TG_CHECK(executor->setStorage(name, value));
   // First the interpreter: what it refuses, such as an access outside of memory, a driver may not survive.
-  TG_TRY(Oracle wide, consult(source, function, params, inputs, InterpMode::wide));
-  TG_TRY(Oracle exact, consult(spirv, function, params, inputs, InterpMode::exact));
+  TG_TRY(Oracle wide, consult(source, function, params, inputs, InterpMode::wide, subgroup));
+  TG_TRY(Oracle exact, consult(spirv, function, params, inputs, InterpMode::exact, subgroup));
   TG_TRY(RunOutputs ran, executor->run(function, inputs, true));
   TG_TRY(NamedArrays grads, executor->paramGrads(function));
   std::vector<ResultCheck> out;
@@ -107,7 +116,7 @@ Result<std::vector<ResultCheck>> compareFunction(const Module& source, const Mod
       if (out.back().close || roundoff == 0 || value.elements() >= kFewElements) continue;
       for (uint64_t seed = others.size() + 1; seed <= kOtherRuns; ++seed) {
         TG_TRY(const NamedArrays rounded, roundedOtherwise(source, params, roundoff, seed));
-        TG_TRY(Oracle other, consult(source, function, rounded, inputs, InterpMode::wide));
+        TG_TRY(Oracle other, consult(source, function, rounded, inputs, InterpMode::wide, subgroup));
         others.push_back(std::move(other));
       }
       std::vector<const NdArray*> near;

@@ -79,6 +79,43 @@ class VerifyTest : public SessionTest {
   Inputs inputs_;
 };
 
+// In f64, too, subgroups are as wide as the device's: otherwise the two runs of the interpreter differ by so much that
+// whatever the device gives is close.
+TEST_F(VerifyTest, subgroupsAreAsWideAsTheDevices) {
+  if (device_->info().target.subgroup < 8) GTEST_SKIP() << "no subgroups wider than the interpreter's own";
+  constexpr const char* kText = R"(module @m {
+  kernel @sums(%x: buf<64xf32, in>, %y: buf<64xf32, out>) workgroup(64) grid(1) {
+    %i = tgk.global_id 0 : u32
+    %v = tgk.load %x[%i] : f32
+    %s = tgk.subgroup_reduce %v : f32
+    tgk.store %s, %y[%i]
+  }
+  func @f(%x: tensor<64xf32>) -> (y: tensor<64xf32>) {
+    %y = tg.custom @sums(%x) : tensor<64xf32>
+    return %y : tensor<64xf32>
+  }
+})";
+  const std::unique_ptr<Module> source = parsed(kText);
+  Target unknown = device_->info().target;
+  unknown.subgroup = 1;
+  unknown.coopmat.clear();
+  const Inputs inputs{{"x", ramp({64}, 1, 1)}};
+  for (const Target& target : {device_->info().target, unknown}) {
+    auto done = compile(clone(*source), target, CompileOptions());
+    ASSERT_TRUE(done) << done.error().str();
+    auto checks = compareFunction(*source, *done->module, "f", {}, inputs, device_);
+    ASSERT_TRUE(checks) << checks.error().str();
+    EXPECT_TRUE(checks->at(0).close) << checks->at(0).why;
+    const std::unique_ptr<Module> other = clone(*done->module);
+    Item& edited = **other->all(ItemKind::kernel).begin();
+    edited.body.ops.back()->operands[0] = Operand::literal(3.0);
+    compileOther(*done->module, edited);
+    auto wrong = compareFunction(*source, *done->module, "f", {}, inputs, device_);
+    ASSERT_TRUE(wrong) << wrong.error().str();
+    EXPECT_FALSE(wrong->at(0).close);
+  }
+}
+
 TEST_F(VerifyTest, everythingAgrees) {
   auto checks = compareFunction(*source_, *spirv_, "train", storage_, inputs_, device_);
   ASSERT_TRUE(checks) << checks.error().str();
