@@ -40,7 +40,7 @@ struct SessionOptions {
   DeviceChoice device = {};
   bool validation = false;  ///< run under the validation layer, when the device is opened here
   /// Folder of compiled shaders and pipelines (runtime/cache_folder.h), read and added to; "" is none.
-  /// Sessions and processes may share it.
+  /// Sessions and processes may share it. Where it cannot be added to, a warning says so.
   std::string cache = {};
   std::optional<Target> target = {};  ///< compile for this target instead of the device's own
   std::optional<uint64_t> seed = {};  ///< of parameters and of random ops; drawn when nobody gives one

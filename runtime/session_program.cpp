@@ -54,8 +54,8 @@ int64_t persistentBytes(const Module& module) {
 
 }  // namespace
 
-void SessionProgram::remark(std::string message) const {
-  if (options_.onDiagnostic) options_.onDiagnostic({Severity::remark, nullptr, std::move(message), {}});
+void SessionProgram::tell(Severity severity, std::string message) const {
+  if (options_.onDiagnostic) options_.onDiagnostic({severity, nullptr, std::move(message), {}});
 }
 
 Target SessionProgram::target() const {
@@ -66,7 +66,7 @@ Target SessionProgram::target() const {
 Target SessionProgram::target(const Module& module) const {
   if (options_.target || !device_) return target();
   ChosenTarget chosen = targetFor(module, device_, options_.cache);
-  if (!chosen.note.empty()) remark(std::move(chosen.note));
+  if (!chosen.note.empty()) tell(Severity::remark, std::move(chosen.note));
   return std::move(chosen.target);
 }
 
@@ -216,12 +216,12 @@ void SessionProgram::addSource(const std::string& function, Source source) {
   sources_[function] = std::move(source);
 }
 
-/// The pipelines of the device and driver in the folder of the options, which is made; "" without.
-std::string SessionProgram::pipelineFile() const {
+/// In a folder that is made where it is not there.
+Result<void> SessionProgram::savePipelines(const std::string& file) const {
   std::error_code error;
-  if (options_.cache.empty()) return "";
-  std::filesystem::create_directories(options_.cache, error);
-  return error ? "" : options_.cache + "/" + device_->cacheName();
+  if (std::filesystem::create_directories(options_.cache, error); error)
+    return fail(fmt::format("{}: cannot make the folder: {}", options_.cache, error.message()));
+  return device_->saveCache(file);
 }
 
 Result<void> SessionProgram::makeRunner() {
@@ -233,11 +233,13 @@ Result<void> SessionProgram::makeRunner() {
   }
   Stopwatch watch;
   // A cache that cannot be read or written costs time and nothing else.
-  const std::string file = pipelineFile();
+  const std::string file = options_.cache.empty() ? "" : options_.cache + "/" + device_->cacheName();
   if (!file.empty()) (void)device_->loadCache(file);
   TG_TRY(runner_, Executor::create(*module_, device_, windows_, options_.onDiagnostic, options_.ranks));
   info_.milliseconds.emplace_back("pipelines", watch.milliseconds());
-  if (!file.empty()) (void)device_->saveCache(file);
+  if (file.empty()) return {};
+  if (auto saved = savePipelines(file); !saved)
+    tell(Severity::warning, "what was compiled is not kept: " + saved.error().message());
   return {};
 }
 
@@ -350,15 +352,16 @@ Result<SessionProgram::Callable> SessionProgram::callable(const std::string& fun
     auto lost =
         std::find_if(read.begin(), read.end(), [&](const auto& name) { return !kept.contains(name); });
     if (lost != read.end()) {
-      remark(fmt::format("capture '{}' of @{} is not kept: the function is compiled once more", *lost,
-                         function));
+      tell(Severity::remark,
+           fmt::format("capture '{}' of @{} is not kept: the function is compiled once more", *lost,
+                       function));
       std::vector<std::string> keeping = read;
       for (const auto& [name, type] : kept) keeping.push_back(name);
       TG_CHECK(makeVariant(source, id, keeping));
     }
   } else {
     TG_CHECK(checkTypes(function, argumentsOf(*func, *size, inputs), inputs));
-    remark(fmt::format("@{} is compiled for a batch of {}", function, *size));
+    tell(Severity::remark, fmt::format("@{} is compiled for a batch of {}", function, *size));
     TG_CHECK(makeVariant(source, id, read));
     dropOldSizes(function);
   }

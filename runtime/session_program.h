@@ -98,10 +98,10 @@ class SessionProgram {
                                                   const std::vector<std::string>& captures) const;
   void addSource(const std::string& function, Source source);
   void dropOldSizes(const std::string& function);
-  std::string pipelineFile() const;
+  Result<void> savePipelines(const std::string& file) const;
   Result<void> makeRunner();
   void measure();
-  void remark(std::string message) const;
+  void tell(Severity severity, std::string message) const;
   Target target() const;
   /// The one that a module is compiled for: perhaps without matrix units (runtime/matrix_units.h).
   Target target(const Module& module) const;

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pipeline cache on disk. A driver checks only the header it wrote, so the file carries a checksum
 // of the whole: a torn or damaged file must not reach the driver.
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +11,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "runtime/data/file_io.h"
 #include "runtime/vulkan/device_state.h"
 
 namespace tg::vulkan {
@@ -110,22 +108,10 @@ Result<void> Device::saveCache(const std::string& path) {
 
   FileHeader header{{}, data.size(), XXH3_64bits(data.data(), data.size())};
   std::memcpy(header.magic, magic, sizeof magic);
-  static std::atomic<int> serial{0};
-  const std::string temporary = fmt::format("{}.{}.{}.tmp", path, getpid(), serial++);
-  std::ofstream out(temporary, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(&header), sizeof header);
-  out.write(data.data(), std::streamsize(data.size()));
-  out.close();
-  std::error_code error;
-  if (!out) {
-    std::filesystem::remove(temporary, error);
-    return fail(fmt::format("the pipeline cache '{}' cannot be written", path));
-  }
-  std::filesystem::rename(temporary, path, error);
-  if (!error) return {};
-  std::error_code ignored;
-  std::filesystem::remove(temporary, ignored);
-  return fail(fmt::format("the pipeline cache '{}' cannot be written: {}", path, error.message()));
+  TG_TRY(AtomicFile out, AtomicFile::create(path));
+  TG_CHECK(out.write(std::as_bytes(std::span(&header, 1))));
+  TG_CHECK(out.write(std::as_bytes(std::span(data))));
+  return out.commit();
 }
 
 }  // namespace tg::vulkan
