@@ -144,12 +144,13 @@ Result<void> addResult(const std::string& path, const Json& row) {
     if (held) {
       TG_TRY(rows, parseResults(*held, path));
     }
+    const Json kept = Json::parse(jsonText(row));  // with its name as the file holds it, which is UTF-8
     auto same = std::find_if(rows.begin(), rows.end(),
-                             [&](const Json& each) { return each["model"] == row["model"]; });
+                             [&](const Json& each) { return each["model"] == kept["model"]; });
     if (same == rows.end())
-      rows.push_back(row);
+      rows.push_back(kept);
     else
-      *same = row;
+      *same = kept;
     return jsonText(rows, 2) + "\n";
   });
 }
