@@ -36,13 +36,15 @@ std::string usage() {
   return text + "\ntg-run VERB --help prints a verb's options.\n";
 }
 
-int runVerb(const VerbInfo& info, const Arguments& args) {
+/// `tool` becomes the name that errors begin with.
+int runVerb(const VerbInfo& info, const Arguments& args, std::string& tool) {
   OpenVerb open = openVerb(info);
+  tool = open.app->get_name();
   if (auto exit = parseVerb(*open.app, args)) return *exit;
   return open.verb->run(*open.app, args);
 }
 
-int dispatch(Arguments args) {
+int dispatch(Arguments args, std::string& tool) {
   if (!args.empty() && args[0] == "help") {
     args.erase(args.begin());
     if (!args.empty()) args = {args[0], "--help"};
@@ -51,7 +53,7 @@ int dispatch(Arguments args) {
   if (!args.empty() && args[0] == "--version") return fmt::print("{}", versionText()), 0;
   std::vector<std::string> names;
   for (const VerbInfo& verb : kVerbs) {
-    if (!args.empty() && args[0] == verb.name) return runVerb(verb, {args.begin() + 1, args.end()});
+    if (!args.empty() && args[0] == verb.name) return runVerb(verb, {args.begin() + 1, args.end()}, tool);
     names.emplace_back(verb.name);
   }
   // A first word that is neither a file nor a flag is most likely a misspelt verb.
@@ -63,7 +65,7 @@ int dispatch(Arguments args) {
                near.empty() ? "tg-run --help lists them" : fmt::format("did you mean {}?", near));
     return 2;
   }
-  return runVerb(kVerbs[0], args);
+  return runVerb(kVerbs[0], args, tool);
 }
 
 }  // namespace
@@ -81,7 +83,8 @@ OpenVerb openVerb(const VerbInfo& info) {
 int tgOptMain(int argc, char** argv) { return optMain(argc, argv, {deviceTarget}); }
 
 int tgRunMain(int argc, char** argv) {
-  return runTool("tg-run", [&] { return dispatch(Arguments(argv + 1, argv + argc)); });
+  std::string tool = "tg-run";
+  return runTool(tool, [&] { return dispatch(Arguments(argv + 1, argv + argc), tool); });
 }
 
 }  // namespace tg

@@ -7,7 +7,7 @@
 
 namespace tg {
 
-/// Runs a tool's `body` and returns its exit code.
+/// Runs a tool's `body` and returns its exit code. Errors begin with `tool` as it is by then: a verb may have been added.
 ///
 /// Standard error that cannot be written (closed, a full disk, a reader that is gone) is passed over.
 /// Standard output that cannot be written makes the exit code 1 and is told once; where its reader is gone,

@@ -9,6 +9,7 @@ module=$inputs/affine.tgir
 check() {
   wanted=$1 count=$((count + 1))
   shift
+  case "$1 $2" in "tg-run "[a-z]*) tool="$1 $2" ;; *) tool=$1 ;; esac
   ("$@" </dev/null >out 2>&-) ; code=$?
   [ $code = $wanted ] || echo "wrong: exit $code with standard error closed: $*"
   ("$@" </dev/null >out 2>/dev/full); code=$?
@@ -16,7 +17,7 @@ check() {
   [ $wanted = 0 ] || return
   ("$@" </dev/null >/dev/full 2>err); code=$?
   [ $code = 1 ] || echo "wrong: exit $code with standard output full: $*"
-  [ "$(grep -c 'cannot write standard output' err)" = 1 ] || echo "wrong: not told once: $*"
+  [ "$(grep -c "^$tool: error: cannot write standard output" err)" = 1 ] || echo "wrong: not told once: $*"
   ("$@" </dev/null >&- 2>err); code=$?
   [ $code = 1 ] || echo "wrong: exit $code with standard output closed: $*"
 }
