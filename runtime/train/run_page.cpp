@@ -174,11 +174,10 @@ Json summaryJson(const RunSummary& summary) {
 }
 
 /// What is still to be done by a run that has the row of its last step: the evaluation or the checkpoint behind it; ""
-/// where it is done or there is no checkpoint to tell. A damaged state.json counts as done: resuming reports it.
+/// where it is done. A damaged state.json counts as done: resuming reports it.
 Result<std::string> owedBy(const std::string& runDir, int64_t steps) {
   TG_TRY(const std::optional<CheckpointEntry> newest, newestCheckpoint(runDir));
-  if (!newest) return std::string();
-  if (newest->step < steps) return checkpointOwed(steps);
+  if (!newest || newest->step < steps) return checkpointOwed(steps);
   const auto state = readState(newest->path);
   if (!state || !state->evaluationOwed) return std::string();
   return fmt::format("the evaluation of step {} is owed", state->step);

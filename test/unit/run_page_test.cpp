@@ -143,6 +143,9 @@ TEST_F(RunPage, ARunIsRunningFinishedOrStopped) {
   write("metrics.jsonl", "{\"step\": 12, \"time\": 2, \"loss\": 3}\n");
   write("config.toml", "steps=12\n");
   auto state = [&] { return summarizeRun(run())->state; };
+  TrainState last;
+  last.step = 12;
+  ASSERT_TRUE(saveCheckpoint(run(), {last, {}, {}}));
   EXPECT_EQ(state(), RunState::finished);
   // env.json has what a resumed run was told last.
   write("env.json", "{\"steps\": 20}");
@@ -176,6 +179,8 @@ TEST_F(RunPage, ARunIsNotFinishedWithoutItsLastCheckpointAndEvaluation) {
     EXPECT_EQ(summary->owed.empty(), state == "finished");
     return state;
   };
+  EXPECT_EQ(seen(), "stopped, the checkpoint of step 12 is owed")
+      << "the process was killed while saving its first";
   TrainState state;
   state.step = 8;
   ASSERT_TRUE(saveCheckpoint(run(), {state, {}, {}}));

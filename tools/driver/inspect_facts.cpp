@@ -137,6 +137,25 @@ std::string configDamage(const std::string& run) {
   return entries ? "" : entries.error().message();
 }
 
+/// What the newest good checkpoint says of the run.
+Result<void> addNewest(const std::string& run, const std::vector<CheckpointEntry>& entries,
+                       const CheckpointEntry& newest, Facts& out) {
+  TG_TRY(TrainState state, readState(newest.path));
+  if (auto same = checkRunFiles(run, &state); !same && out["damage"] == "")
+    out["damage"] = same.error().message();
+  if (state.bestValLoss) {
+    out["best"] = {{"step", state.bestStep}, {"val_loss", *state.bestValLoss}, {"path", nullptr}};
+    for (const CheckpointEntry& entry : entries)
+      if (entry.step == state.bestStep && entry.damage.empty()) out["best"]["path"] = entry.path;
+  }
+  // All steps were done, but the last checkpoint is damaged.
+  if (out["state"] == "finished" && newest.step < out["steps"]) {
+    out["state"] = name(RunState::stopped);
+    out["owed"] = checkpointOwed(out["steps"].get<int64_t>());
+  }
+  return {};
+}
+
 Result<void> addCheckpoints(const std::string& run, Facts& out) {
   TG_TRY(std::vector<CheckpointEntry> entries, listCheckpoints(run));
   Facts list = Facts::array();
@@ -154,28 +173,16 @@ Result<void> addCheckpoints(const std::string& run, Facts& out) {
   out["superseded"] = supersededOf(run);
   out["best"] = nullptr;
   out["resume"] = nullptr;
-  if (!newest) {
-    if (!entries.empty()) out["damage"] = "no checkpoint is good";
+  if (!newest && !entries.empty()) {
+    out["damage"] = "no checkpoint is good";
     return {};
   }
-  TG_TRY(TrainState state, readState(newest->path));
-  if (auto same = checkRunFiles(run, &state); !same && out["damage"] == "")
-    out["damage"] = same.error().message();
-  if (state.bestValLoss) {
-    out["best"] = {{"step", state.bestStep}, {"val_loss", *state.bestValLoss}, {"path", nullptr}};
-    for (const CheckpointEntry& entry : entries)
-      if (entry.step == state.bestStep && entry.damage.empty()) out["best"]["path"] = entry.path;
-  }
-  // All steps were done, but the last checkpoint is damaged.
-  if (out["state"] == "finished" && newest->step < out["steps"]) {
-    out["state"] = name(RunState::stopped);
-    out["owed"] = checkpointOwed(out["steps"].get<int64_t>());
-  }
+  if (newest) TG_CHECK(addNewest(run, entries, *newest, out));
   // A run without options, such as one of a program of its own, is gone on with by no command.
   std::error_code error;
   if (out["state"] == "running" || !fs::exists(RunDir{run}.config(), error)) return {};
   out["resume"] = "tg-run train --resume=" + shellWord(run);
-  if (out["state"] == "finished")
+  if (newest && out["state"] == "finished")
     out["resume"] = fmt::format("{} --steps={}", out["resume"].get<std::string>(), 2 * newest->step);
   return {};
 }
