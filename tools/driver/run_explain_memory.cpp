@@ -194,14 +194,15 @@ struct ExplainMemory : Verb {
     std::unique_ptr<Module> module;
     if (int code = loadModel(app, model, function, module)) return code;
     if (int code = choose(app, *module)) return code;
+    auto source = clone(*module);
+    if (int code = runFirst(app, model.pipeline, module, toldOn(model))) return code;
     if (budgets) {
-      auto points = budgetPoints(*module);
+      auto points = budgetPoints(*source);
       if (!points) return report(app, exitInput, points.error());
       printBudgets(*points);
       return exitOk;
     }
-    auto source = clone(*module);
-    auto now = planned(std::move(module), model.pipeline);
+    auto now = planned(std::move(module), "");
     if (!now) return report(app, exitInput, now.error());
     const MemoryReport* memory = &now->memory;
     printTotals(*memory);
