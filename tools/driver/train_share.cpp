@@ -96,16 +96,20 @@ int recount(const CLI::App& app, const std::string& run, const TrainState& saved
             const ModelFlags& model, OpenTraining& out) {
   const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
   if (saved.ranks == ranks) return exitOk;
-  if (share.step != saved.step && !out.stepsTyped)
+  std::string counted;  // why steps have other numbers
+  if (share.step != saved.step)
+    counted = fmt::format("an update takes {} steps instead of {}, so step {} becomes step {}",
+                          share.stepsPerUpdate, share.stepsPerUpdate * saved.step / share.step, saved.step,
+                          share.step);
+  if (!counted.empty() && !out.stepsTyped)
     return report(app, exitUsage,
-                  fmt::format("{} was trained by {}; with {} step {} becomes step {}: "
-                              "give --steps, the last step to train",
-                              run, rankCount(saved.ranks), rankCount(ranks), saved.step, share.step));
+                  fmt::format("{} was trained by {}; with {} {}: give --steps, the last step to train", run,
+                              rankCount(saved.ranks), rankCount(ranks), counted));
   std::string note = fmt::format("note: {} was trained by {}; now ", run, rankCount(saved.ranks));
   note += share.split > 1 ? fmt::format("{} share the rows of a batch", share.split)
           : ranks == 1    ? fmt::format("one takes {} an update", batchCount(share.batches))
                           : fmt::format("each takes {} an update", batchCount(share.batches));
-  if (share.step != saved.step) note += fmt::format(", and step {} is step {}", saved.step, share.step);
+  if (!counted.empty()) note += "; " + counted;
   if (share.stride > 1) note += fmt::format(", which counts as {} steps", share.stepsPerUpdate);
   out.notes.push_back(std::move(note));
   return exitOk;
