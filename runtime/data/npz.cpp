@@ -149,6 +149,12 @@ Result<Unpacked> readMember(const std::string& path, std::string_view key) {
   if (found == members.end()) {
     std::vector<std::string> keys;
     for (const ZipMember& member : members) keys.push_back(keyOf(member.name));
+    if (keys.empty()) return fail(fmt::format("{}: the archive holds no array", path));
+    if (key.empty())
+      return fail(
+          fmt::format("{0}: the archive holds several arrays, so one must be named, such as {0}:{1}; it "
+                      "has: {2}",
+                      path, keys[0], fmt::join(keys, ", ")));
     return fail(fmt::format("{}: expected a key of the archive, got '{}'; it has: {}", path, key,
                             fmt::join(keys, ", ")));
   }

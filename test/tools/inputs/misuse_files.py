@@ -56,6 +56,7 @@ def arrays():
         "beyond.npy": npy("<f8", (2, 2), struct.pack("<4d", 1e300, 0, 0, 0)),
         "cut.npy": floats(8, 2)[:-8], "header.npy": floats(8, 2)[:40], "nothing.npy": b"", "text.npy": b"1, 2, 3\n",
         "d.npz": archive(x=floats(8, 2), y=floats(8, 2)), "cut.npz": archive(x=floats(8, 2))[:-30],
+        "none.npz": archive(),
         "i-idx2-ubyte": idx, "bad-idx2-ubyte": b"\1\2" + idx[2:], "cut-idx2-ubyte": idx[:-3],
         "cut-idx2-ubyte.gz": gzip.compress(idx)[:-12], "no-idx2-ubyte.gz": b"no archive",
         "raw.bin": b"\0" * 61, "tokens.bin": tokens, "bad-tokens.bin": b"\0" * 2048, "cut-tokens.bin": tokens[:-10],
