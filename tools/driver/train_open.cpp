@@ -103,13 +103,30 @@ Result<void> checkSameModule(const OpenTraining& training, const std::string& ru
   return differs(fmt::format("{} is not the module the run was started with", model.file), run);
 }
 
-Result<void> checkSameData(OpenTraining& training, const std::string& run, const TrainState& saved) {
-  if (!comparableData(saved.dataHash))
-    training.notes.push_back("warning: the run was started by an older version, so whether its data is the "
-                             "same is not known");
-  else if (saved.dataHash != training.feed->fingerprint())
-    return differs("the data is not what the run was started with", run);
-  return {};
+/// Which option gives the run other batches than it was started with; "" where the files do, or nobody knows.
+std::string otherBatches(const std::string& run, const TrainFlags& flags) {
+  ModelFlags model;
+  TrainFlags started;
+  if (!readRunConfig(run, model, started)) return "";
+  if (flags.valFraction != started.valFraction)
+    return fmt::format("--val-fraction={} is not the run's {}", flags.valFraction, started.valFraction);
+  if (flags.noShuffle != started.noShuffle)
+    return fmt::format("--no-shuffle={} is not what the run was started with", flags.noShuffle);
+  return "";
+}
+
+/// 0, or an exit code after reporting what differs.
+int checkSameData(const CLI::App& app, const std::string& run, const TrainFlags& flags,
+                  const TrainState& saved, OpenTraining& out) {
+  if (!comparableData(saved.dataHash)) {
+    out.notes.push_back("warning: the run was started by an older version, so whether its data is the "
+                        "same is not known");
+    return exitOk;
+  }
+  if (saved.dataHash == out.feed->fingerprint()) return exitOk;
+  if (const std::string option = otherBatches(run, flags); !option.empty())
+    return report(app, exitUsage, differs(option, run));
+  return report(app, exitInput, differs("the data is not what the run was started with", run));
 }
 
 Result<void> setParams(Session& session, const std::vector<std::string>& specs) {
@@ -357,8 +374,7 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   if (int code = takeData(app, model, flags, saved, *module, out)) return code;
   RankShare share;
   if (out.resumed) {
-    auto same = checkSameData(out, run, saved);
-    if (!same) return report(app, exitInput, same.error());
+    if (int code = checkSameData(app, run, flags, saved, out)) return code;
     if (model.seed != saved.seed)
       return report(app, exitUsage,
                     differs(fmt::format("--seed={} is not the run's {}", model.seed, saved.seed), run));
