@@ -193,6 +193,12 @@ int reportNoParameters(const CLI::App& app, const std::string& file) {
   std::error_code error;
   if (!file.empty() && file != "-" && !benchModel(file) && !fs::exists(file, error))
     return report(app, exitInput, fmt::format("{}: no such file or folder", file));
+  if (fs::is_directory(file, error))
+    return report(app, exitInput, fmt::format("{}: the folder is neither a run nor a checkpoint", file));
+  if (fs::path(file).extension() == ".safetensors")
+    return report(app, exitUsage,
+                  fmt::format("{0} has weights only: give the module too, {1} model.tgir --weights={0}", file,
+                              app.get_name()));
   return report(app, exitUsage, "say which parameters: --weights=PATH of a run, checkpoint or safetensors");
 }
 
