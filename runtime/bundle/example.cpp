@@ -3,6 +3,7 @@
 //
 // Each input is a file of raw elements, in the model's order. Results are printed, or written to
 // FOLDER/NAME.bin.
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -82,6 +83,8 @@ int main(int argc, char** argv) {
       if (!file.flush()) code = fail("cannot write " + out + "/" + tensor.name + ".bin");
     }
   }
+  if (code == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout)))
+    code = fail(std::string("cannot write standard output: ") + std::strerror(errno));
   tgb_close(bundle);
   return code;
 }
