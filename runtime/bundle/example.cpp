@@ -4,6 +4,7 @@
 // Each input is a file of raw elements, in the model's order. Results are printed, or written to
 // FOLDER/NAME.bin.
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -24,8 +25,30 @@ static std::string describe(const tgb_tensor& tensor) {
   return text + tensor.dtype;
 }
 
+/// The number that an f16 stands for.
+static double ofHalf(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  double value = exponent > 0 ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24);
+  if (exponent == 31) value = fraction ? NAN : INFINITY;
+  return bits >> 15 ? -value : value;
+}
+
+/// The number that a bf16 stands for: the upper half of an f32.
+static double ofBrain(uint16_t bits) {
+  const uint32_t whole = static_cast<uint32_t>(bits) << 16;
+  float real;
+  std::memcpy(&real, &whole, 4);
+  return real;
+}
+
 static void print(const tgb_tensor& tensor, const std::vector<char>& bytes) {
   std::printf("%s\n", describe(tensor).c_str());
+  const bool half = !std::strcmp(tensor.dtype, "f16"), brain = !std::strcmp(tensor.dtype, "bf16");
+  for (size_t at = 0; (half || brain) && at + 2 <= bytes.size(); at += 2) {
+    uint16_t bits;
+    std::memcpy(&bits, &bytes[at], 2);
+    std::printf("%.9g\n", half ? ofHalf(bits) : ofBrain(bits));
+  }
   for (size_t at = 0; at + 4 <= bytes.size(); at += 4) {
     float real;
     int32_t integer;
