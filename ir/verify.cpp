@@ -408,8 +408,13 @@ void Verifier::storage(const Item& item) {
                                         "randn(0.02), which is of floats",
                                         item.name, name(item.type.dtype)));
   if (!init) return;
+  constexpr size_t kShown = 8;  // values
   const auto wrong = [&](std::string_view why) {
-    report(item.loc, fmt::format("@{}: init = {}: {}", item.name, init->str(), why));
+    const size_t count = init->list.size();
+    report(item.loc,
+           fmt::format("@{}: init = {}: {}", item.name,
+                       count > kShown ? fmt::format("{} of {} values", init->text, count) : init->str(),
+                       why));
   };
   const bool named = init->kind == Attr::Kind::word || init->kind == Attr::Kind::call;
   if (!named) return wrong("expected a kind, as randn(0.02)");
