@@ -190,8 +190,10 @@ Result<void> Trainer::lookAtFault() {
 /// The evaluation is owed until its loss is known, since a stop may break it off.
 Result<void> Trainer::evaluate(TrainObserver& observer, TrainControl& control) {
   state_.evaluationOwed = true;
-  TG_TRY(const std::optional<double> loss,
-         evaluateLoss(session_, feed_, options_.evalBatches, sessionFailed_, &control.stop));
+  auto evaluated = evaluateLoss(session_, feed_, options_.evalBatches, sessionFailed_, &control.stop);
+  if (!evaluated)
+    return sessionFailed_ ? evaluated.takeError() : withoutData(evaluated.takeError(), observer, control);
+  const std::optional<double> loss = *evaluated;
   if (!loss) return {};
   state_.evaluationOwed = false;
   EvalResult result;
@@ -402,6 +404,16 @@ Result<void> Trainer::settle(size_t inFlight, TrainObserver& observer) {
   return {};
 }
 
+/// The run ends because its data cannot be read: saves what it has learned, and hands the error back. Ranks that save
+/// together cannot, since the others know of nothing.
+Error Trainer::withoutData(Error why, TrainObserver& observer, TrainControl& control) {
+  if (auto ended = settle(0, observer); !ended) return ended.takeError();
+  if (together_ || state_.step == summary_.firstStep || !summary_.fault.empty()) return why;
+  if (auto saved = save(observer, control, /*mayGoOn=*/false); !saved)
+    why.addNote(nullptr, saved.error().message());
+  return why;
+}
+
 /// One step begun, and what is due by then.
 Result<void> Trainer::advance(const Inputs& inputs, TrainObserver& observer, TrainControl& control) {
   TG_CHECK(endSave(observer, /*wait=*/false));
@@ -430,10 +442,7 @@ Result<TrainEnd> Trainer::loop(TrainObserver& observer, TrainControl& control) {
     if (end) break;
     if (!options_.overfitOneBatch) {
       auto next = batches.next();
-      if (!next) {
-        TG_CHECK(settle(0, observer));
-        return next.takeError();
-      }
+      if (!next) return withoutData(next.takeError(), observer, control);
       inputs = std::move(*next);
     }
     TG_CHECK(advance(inputs, observer, control));

@@ -123,8 +123,8 @@ class Trainer {
       : session_(session), feed_(feed), options_(std::move(options)), state_(std::move(state)) {}
 
   /// Errors: steps in flight, of the feed, the device, a save, an observer. After one, what was saved before
-  /// stays. Where a step that is not good ends the run, the session may have done one step more than the
-  /// summary says.
+  /// stays; after one of the feed, what was learned until then is saved too, unless states are sharded. Where a
+  /// step that is not good ends the run, the session may have done one step more than the summary says.
   Result<TrainSummary> run(TrainObserver& observer, TrainControl& control);
 
   const TrainState& state() const { return state_; }
@@ -163,6 +163,7 @@ class Trainer {
   std::string notFiniteInput(int64_t step) const;
   std::optional<TrainEnd> ownEnd(const TrainControl& control) const;
   Result<std::optional<TrainEnd>> endBefore(TrainObserver& observer, TrainControl& control);
+  Error withoutData(Error why, TrainObserver& observer, TrainControl& control);
   Result<void> advance(const Inputs& inputs, TrainObserver& observer, TrainControl& control);
   Result<void> conclude(TrainObserver& observer, TrainControl& control);
   Result<void> evaluate(TrainObserver& observer, TrainControl& control);

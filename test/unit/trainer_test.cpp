@@ -49,13 +49,17 @@ class Twos : public Feed {
   int64_t badFrom = 0;                 ///< nor that of any step from here on, unless 0
   mutable int64_t badEvaluations = 0;  ///< the first so many evaluations see no number
   int64_t batches = 1;
+  int64_t lostFrom = 0;         ///< from this step on there is no batch, unless 0
+  bool lostEvaluation = false;  ///< there is none of evaluation
 
   Result<Inputs> batch(int64_t step) const override {
+    if (lostFrom && step >= lostFrom) return fail("the file changed");
     const bool bad = step == badStep || (badFrom && step >= badFrom);
     return of(bad ? std::numeric_limits<double>::quiet_NaN() : 2.0);
   }
   std::string notFinite(int64_t step) const override { return step == badStep ? "x is nan in row 7" : ""; }
   Result<Inputs> evalBatch(int64_t index) const override {
+    if (lostEvaluation) return fail("the file changed");
     if (badEvaluations > 0 && badEvaluations-- > 0) return of(std::numeric_limits<double>::quiet_NaN());
     return of(1.0 + 2.0 * static_cast<double>(index));
   }
@@ -538,6 +542,25 @@ TEST_F(TrainerTest, AnErrorLeavesNoStepUnderWay) {
   EXPECT_EQ(failed.error().message(), "no more");
   EXPECT_EQ(session_->stepsInFlight(), 0u);
   EXPECT_EQ(session_->steps(), 4) << "begun when step 3 was heard of";
+}
+
+TEST_F(TrainerTest, WhatWasLearnedIsSavedWhereDataIsLost) {
+  feed_.lostFrom = 6;
+  for (int64_t step : {5, 10}) {
+    Trainer trainer(*session_, feed_, {.steps = 10, .evalEvery = 10, .runDir = directory_}, state_);
+    auto failed = trainer.run(listener_, control_);
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().message(), "the file changed");
+    EXPECT_EQ(session_->stepsInFlight(), 0u);
+    EXPECT_EQ(kept().back(), step);
+    EXPECT_NEAR(weight(), weightAfter(step), 1e-5);
+    auto saved = readState(newestCheckpoint(directory_)->value().path);
+    ASSERT_OK(saved);
+    EXPECT_EQ(saved->evaluationOwed, step == 10) << "of which the data is lost the second time";
+    state_ = *saved;
+    feed_.lostFrom = 0;
+    feed_.lostEvaluation = true;
+  }
 }
 
 TEST_F(TrainerTest, StepsOfOthersAreNotHeardOf) {
