@@ -91,7 +91,7 @@ def texts(affine):
         "twice.toml": "steps=2\nseed=1\nsteps=3\n",
         "nul.toml": "steps=2\nseed=\0\n",
         "syntax.toml": '[[[\n=\n',
-        "broken.json": '{"name": ',
+        "broken.json": '{"name": ', "numbers.json": '[{"model": "mlp", "device": 5}]',
         "size.json": '{"name": "x", "bindings": 0}', "passes.toml": 'pipeline = "append-gard"\n',
         "field.json": '{"nmae": "x"}',
     }

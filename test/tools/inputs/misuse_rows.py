@@ -399,6 +399,8 @@ OTHER_VERBS = [
     # The device is not there, so that only what is judged before the measurement is told.
     Row("bench adds to a file of another kind", ["bench", "mlp", "--device=99", "--results=broken.json"], INPUT,
         r"broken\.json holds no results of tg-run bench --results"),
+    Row("bench's results have a number for a device", ["bench", "--table=numbers.json"], INPUT,
+        r"numbers\.json holds no results of tg-run bench --results"),
     Row("bench adds to an array", ["bench", "mlp", "--device=99", "--results=x.npy"], USAGE,
         r"--results=x\.npy would replace a file of another kind"),
     Row("bench adds where no folder is", ["bench", "mlp", "--device=99", "--results=none/r.json"], USAGE,
