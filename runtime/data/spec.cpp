@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "ir/philox.h"
@@ -118,7 +119,10 @@ Result<void> parseFileName(std::string_view path, InputSpec& spec) {
 }
 
 /// A number after the last slash divides, so a raw file whose name is a number needs an extension.
+/// What is there under the whole path is a file, such as /dev/fd/63, which has none.
 Result<std::string_view> takeDivisor(std::string_view path, InputSpec& spec) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return path;
   const size_t slash = path.rfind('/');
   const auto divisor =
       slash == std::string_view::npos ? std::nullopt : parseNumber<double>(path.substr(slash + 1));
@@ -254,15 +258,15 @@ Result<HostArray> fromRand(const InputSpec& spec, const Type& expected) {
 }
 
 /// What a file holds, where it fits a type in its own type otherwise: the caller judges the difference.
-Result<HostArray> loadFile(const InputSpec& spec, const Type& expected) {
-  TG_TRY(const Table table, openTable(spec));
+Result<HostArray> loadFile(const InputSpec& spec, const Table& table, const Type& expected) {
   const bool fits = checkElements(spec, table, expected) && table.shape() == expected.shape;
   TG_TRY(HostArray array, table.all());
   return fits ? asElements(spec, std::move(array), expected.dtype) : std::move(array);
 }
 
-Result<HostArray> loadAny(const InputSpec& spec, const Type& expected) {
-  if (spec.isFile()) return loadFile(spec, expected);
+Result<HostArray> loadAny(const OpenInput& input, const Type& expected) {
+  const InputSpec& spec = input.spec;
+  if (input.table) return loadFile(spec, *input.table, expected);
   if (spec.kind == InputSpec::Kind::rand) return fromRand(spec, expected);
   return fromValues(spec, expected);
 }
@@ -291,15 +295,20 @@ Result<Table> openTable(const InputSpec& spec) {
   }
 }
 
-Result<std::optional<Shape>> shapeOf(const InputSpec& spec) {
-  if (spec.isFile()) {
-    TG_TRY(const Table table, openTable(spec));
-    return std::optional(table.shape());
-  }
-  if (spec.type) return std::optional(spec.type->shape);
-  if (spec.kind == InputSpec::Kind::list)
-    return std::optional(Shape{static_cast<int64_t>(spec.values.size())});
-  return std::optional<Shape>();
+std::optional<Shape> OpenInput::shape() const {
+  if (table) return table->shape();
+  if (spec.type) return spec.type->shape;
+  if (spec.kind == InputSpec::Kind::list) return Shape{static_cast<int64_t>(spec.values.size())};
+  return {};
+}
+
+Result<OpenInput> openInput(InputSpec spec, std::string_view name, std::string_view kind) {
+  OpenInput out{std::move(spec)};
+  if (!out.spec.isFile()) return out;
+  auto table = openTable(out.spec);
+  if (!table) return fail(fmt::format("{} '{}': {}", kind, name, table.error().message()));
+  out.table = std::move(*table);
+  return out;
 }
 
 Result<void> checkElements(const InputSpec& spec, const Table& table, const Type& expected) {
@@ -327,12 +336,19 @@ HostArray asElements(const InputSpec& spec, HostArray array, DType expected) {
 
 Result<HostArray> load(const InputSpec& spec, const Type& expected, std::string_view name,
                        std::string_view kind) {
+  TG_TRY(const OpenInput input, openInput(spec, name, kind));
+  return load(input, expected, name, kind);
+}
+
+Result<HostArray> load(const OpenInput& input, const Type& expected, std::string_view name,
+                       std::string_view kind) {
+  const InputSpec& spec = input.spec;
   const auto mismatch = [&](const Type& got) {
     return fail(fmt::format("{} '{}': expected {}, got {}{}", kind, name, expected.str(), got.str(),
                             spec.path.empty() ? "" : fmt::format(" from {}", spec.path)));
   };
   if (spec.type && *spec.type != expected) return mismatch(*spec.type);
-  auto array = loadAny(spec, expected);
+  auto array = loadAny(input, expected);
   if (!array) return fail(fmt::format("{} '{}': {}", kind, name, array.error().message()));
   if (array->type() != expected) return mismatch(array->type());
   return array;

@@ -52,13 +52,22 @@ Result<void> checkElements(const InputSpec& spec, const Table& table, const Type
 /// Elements taken from a file, as an input's: divided, or of another float type. Asks `checkElements` first.
 HostArray asElements(const InputSpec& spec, HostArray array, DType expected);
 
-/// The extents that a source has by itself: those of a file or of a spelled type, or the length of a list. None of
-/// one value for all elements and of random numbers.
-Result<std::optional<Shape>> shapeOf(const InputSpec& spec);
+/// A source whose file is open, if it has one: what is a pipe can be opened once.
+struct OpenInput {
+  InputSpec spec;
+  std::optional<Table> table = {};
+
+  /// The extents that the source has by itself: those of a file or of a spelled type, or the length of a list. None
+  /// of one value for all elements and of random numbers.
+  std::optional<Shape> shape() const;
+};
+Result<OpenInput> openInput(InputSpec spec, std::string_view name, std::string_view kind = "input");
 
 /// The value for the input `name` of type `expected`, or for what else `kind` says it is. Another shape or dtype, a
 /// value that the dtype cannot hold, or a list of another length is an error that names it, what it got and what was
 /// expected. Element i of a rand is a pure function of the seed and i.
+Result<HostArray> load(const OpenInput& input, const Type& expected, std::string_view name,
+                       std::string_view kind = "input");
 Result<HostArray> load(const InputSpec& spec, const Type& expected, std::string_view name,
                        std::string_view kind = "input");
 

@@ -63,32 +63,31 @@ Result<const Item*> entryOf(const Module& module, const std::string& wanted) {
 
 /// The inputs, of another batch than the function's where they say so: those that say none take the others'.
 Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs) {
-  Inputs inputs;
+  std::vector<std::pair<const Value*, OpenInput>> opened;
   std::optional<Shape> batched;  // of the first input whose batch is another one
   const Value* like = nullptr;
-  for (const std::string& text : specs) {
-    auto spec = parseInputSpec(text);
-    const Value* arg = spec ? func.arg(spec->first) : nullptr;
-    if (!arg || like) continue;
-    TG_TRY(const std::optional<Shape> own, shapeOf(spec->second));
-    if (!own || withBatchOf(*arg, *own) == arg->type) continue;
-    batched = withBatchOf(*arg, *own).shape;
-    like = arg;
-  }
   for (const std::string& text : specs) {
     TG_TRY(auto spec, parseInputSpec(text));
     const Value* arg = func.arg(spec.first);
     if (!arg)
       return fail(fmt::format("@{} has no input '{}'; it has {}", func.name, spec.first,
                               func.body.args.empty() ? "none" : listText(func.body.args, &Value::name)));
-    TG_TRY(const std::optional<Shape> own, shapeOf(spec.second));
+    TG_TRY(OpenInput input, openInput(std::move(spec.second), arg->name));
+    const std::optional<Shape> own = input.shape();
+    opened.emplace_back(arg, std::move(input));
+    if (like || !own || withBatchOf(*arg, *own) == arg->type) continue;
+    batched = withBatchOf(*arg, *own).shape;
+    like = arg;
+  }
+  Inputs inputs;
+  for (const auto& [arg, input] : opened) {
     Type type = arg->type;
-    if (own)
+    if (const std::optional<Shape> own = input.shape())
       type = withBatchOf(*arg, *own);
     else if (const int axis = batchAxis(*arg); axis >= 0 && like)
       type.shape[axis] = (*batched)[batchAxis(*like)];
-    TG_TRY(HostArray value, load(spec.second, type, spec.first));
-    inputs.emplace(spec.first, std::move(value));
+    TG_TRY(HostArray value, load(input, type, arg->name));
+    inputs.emplace(arg->name, std::move(value));
   }
   return inputs;
 }
