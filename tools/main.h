@@ -14,7 +14,7 @@ namespace tg {
 int tgOptMain(int argc, char** argv);
 
 /// Runs a verb of tg-run (docs/tg-run.md) and gives the exit code: 0, 1 and 2 as above, 3 a numeric check
-/// failed, 4 the device failed, 130 and 143 interrupted after a successful save.
+/// failed, 4 the device failed, 129, 130 and 143 interrupted after a successful save.
 int tgRunMain(int argc, char** argv);
 
 }  // namespace tg

@@ -2,7 +2,7 @@
 // tg-run as a library: one file for each verb, one row in verbs.def. Verbs have flags of their own.
 //
 // Exit codes: 0 ok, 1 a diagnosed failure in the input, 2 a command line that makes no sense, 3 a numeric
-// check failed, 4 the device failed, 130 and 143 interrupted after a successful save.
+// check failed, 4 the device failed, 129, 130 and 143 interrupted after a successful save.
 #pragma once
 
 #include <memory>

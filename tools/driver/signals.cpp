@@ -13,6 +13,7 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<TrainControl
               "signal handlers touch them");
 std::atomic<TrainControl*> control = nullptr;
 std::atomic<int> signalled = 0;
+struct sigaction hangup = {};  ///< what SIGHUP did before
 
 /// The second signal. A checkpoint that is being written is worth waiting for: the run ends behind it.
 void endAtOnce(int signal) {
@@ -33,6 +34,10 @@ void askToStop(int signal) {
   constexpr char kClear[] = "\r\x1b[K";
   if (TrainSignals::barStands.exchange(false)) (void)!::write(STDERR_FILENO, kClear, sizeof kClear - 1);
 }
+/// The terminal is gone. That is told more than once, by the system and by the shell, so it is never a second signal.
+void askToStopOnce(int signal) {
+  if (!signalled) askToStop(signal);
+}
 void askForCheckpoint(int) {
   if (TrainControl* asked = control) asked->checkpoint = true;
 }
@@ -46,15 +51,19 @@ void TrainSignals::expectCheckpoints() { std::signal(SIGUSR1, SIG_IGN); }
 TrainSignals::TrainSignals(TrainControl& asked) {
   control = &asked;
   for (int signal : {SIGINT, SIGTERM}) std::signal(signal, askToStop);
-  // Unlike std::signal, this one stays after the first.
+  // Unlike those of std::signal, these stay after the first.
   struct sigaction action = {};
-  action.sa_handler = askForCheckpoint;
   action.sa_flags = SA_RESTART;
+  action.sa_handler = askForCheckpoint;
   ::sigaction(SIGUSR1, &action, nullptr);
+  action.sa_handler = askToStopOnce;
+  ::sigaction(SIGHUP, &action, &hangup);
+  if (hangup.sa_handler == SIG_IGN) ::sigaction(SIGHUP, &hangup, nullptr);  // nohup
 }
 
 TrainSignals::~TrainSignals() {
   for (int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+  ::sigaction(SIGHUP, &hangup, nullptr);
   expectCheckpoints();
   control = nullptr;
 }

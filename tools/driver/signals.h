@@ -9,8 +9,8 @@
 namespace tg {
 
 /// While alive: the first SIGINT or SIGTERM asks the control to stop; the next, whichever it is, ends the
-/// process at once, or behind the checkpoint that is being written. SIGUSR1 asks for a checkpoint. One at a
-/// time.
+/// process at once, or behind the checkpoint that is being written. SIGHUP asks to stop too, unless it is ignored,
+/// as under nohup. SIGUSR1 asks for a checkpoint. One at a time.
 class TrainSignals {
  public:
   explicit TrainSignals(TrainControl& control);

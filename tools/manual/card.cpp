@@ -188,7 +188,7 @@ const std::vector<ExitStatus>& exitCodes() {
       {"2", "The command line is wrong."},
       {"3", "Numbers are wrong: a comparison failed, or a loss is not finite."},
       {"4", "There is no device, or it failed."},
-      {"130, 143", "Interrupted (Ctrl-C, SIGTERM), after saving."},
+      {"129, 130, 143", "Interrupted (SIGHUP, Ctrl-C, SIGTERM), after saving."},
   };
   return rows;
 }
