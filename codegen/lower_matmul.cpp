@@ -25,15 +25,7 @@ struct RegisterTile {
   }
 };
 
-/// The innermost extent of a convolution's windows where a factor is made of them, else 0. The elements of such a factor lie
-/// four in a row nowhere.
-int64_t windowOf(const Value* factor) {
-  for (const Op* op = factor->def; op && op->info().fusion == table::Fusion::view; op = op->in(0)->def)
-    if (op->code == Opcode::unfold) return as::unfold(*op).size();
-  return 0;
-}
-
-bool readsWindows(const Value* factor) { return windowOf(factor) > 0; }
+bool readsWindows(const Value* factor) { return innermostWindow(factor) > 0; }
 
 /// The extents that an axis of a factor was reshaped from, outermost first.
 Shape axisFactors(const Op& product, int which, bool alongK) {
@@ -116,7 +108,7 @@ int64_t roundsOfBlock(int64_t depth, bool stepwise) {
 RegisterTile narrowTile(const Op& product, const Target& target) {
   constexpr int64_t kMostSums = 16, kMostRows = 8;
   const ProductSizes size = productSizes(product);
-  const int64_t window = windowOf(as::matmul(product).rhs());
+  const int64_t window = innermostWindow(as::matmul(product).rhs());
   RegisterTile tile;
   tile.depth = divisor(size.inner, {8, 4, 7, 6, 5, 3, 2, 1});
   if (window > 0 && window <= kMostRows && size.n % window == 0)
@@ -243,7 +235,7 @@ static RegisterTile registerTile(const Op& product, const Target& target) {
                     : readsWindows(as::matmul(product).lhs()) ? 0
                                                               : -1;
   const bool windows = which >= 0 && axisFactors(product, which, true).rank() > 1;
-  RegisterTile tile = windows                      ? windowTile(product, which, target)
+  RegisterTile tile = windows                     ? windowTile(product, which, target)
                       : target.matmul == "shared" ? narrowTile(product, target)
                                                   : plainTile(product, target);
   tile.workgroup = workgroupOf(tile, productSizes(product), target);

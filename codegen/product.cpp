@@ -95,6 +95,12 @@ static int splitLoads(const Op& fused, const PlainRegion& region, const Product&
   return emitter.splitLoads();
 }
 
+int64_t innermostWindow(const Value* factor) {
+  for (const Op* op = factor->def; op && op->info().fusion == table::Fusion::view; op = op->in(0)->def)
+    if (op->code == Opcode::unfold) return as::unfold(*op).size();
+  return 0;
+}
+
 std::array<bool, 2> turnedOperands(const Op& fused, const PlainRegion& region, const Product& p,
                                    int64_t depth, bool neither) {
   std::array<bool, 2> turned{};

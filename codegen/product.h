@@ -41,6 +41,9 @@ KV rounded(KernelBuilder& kernel, const Op& product, const KV& x);
 /// taken at a time, if nothing is turned: as it lies in memory, the other way where four divide only that
 /// extent, and `neither` where they divide none.
 bool liesAlongK(const Product& p, int which, int64_t depth, bool neither);
+/// The innermost extent of a convolution's windows where a factor is made of them, else 0. The elements of such a factor lie
+/// four in a row nowhere.
+int64_t innermostWindow(const Value* factor);
 /// Of both operands, whether vectors come in fewer loads the other way than liesAlongK says: views and maps
 /// between memory and the product may turn them.
 std::array<bool, 2> turnedOperands(const Op& fused, const PlainRegion& region, const Product& p,
