@@ -97,14 +97,15 @@ int64_t roundsOfBlock(int64_t depth, bool stepwise) {
   return stepwise ? kSumBlock : std::max<int64_t>(kSumBlock / depth, 4);
 }
 
-/// Of a product on a GPU whose rows or columns are too few for blocks in shared memory. Rounds wait for their loads, so that
-/// many invocations of few sums are best, close to their neighbours: of rows of the second factor that lie along k one
-/// each, of windows a row, else vectors. On an H100, in microseconds by tile:
+/// Of a product on a GPU whose rows or columns are too few for blocks in shared memory. Each round along k waits for its
+/// loads, which many invocations with few sums each hide best, and neighbours coalesce where their columns are close: an
+/// invocation has one column where rows of the second factor lie along k, a row of the window in the gradient of a
+/// convolution's kernels, else a vector. On an H100, in microseconds by rows and columns of an invocation:
 ///
-///   8 x 4096 by (4096 x 4096)T   [8, 1] 53   [8, 4] 61   [4, 4] 132   [2, 4] 282
-///   512 of 8192 x 8 by 8 x 8     [4, 4] 94   [8, 8] 193  [4, 8] 197
-///   gradient of kernels, 32 groups of 8 channels, 3x3:  [4, 3] 93   [8, 3] 115   [2, 4] 227
-///   gradient of kernels, depthwise 7x7:                 [1, 7] 227  [1, 1] 274
+///   8 x 4096 by (4096 x 4096)T                          [8, 1] 53   [8, 4] 61   [4, 4] 132   [2, 4] 282
+///   512 of 8192 x 8 by 8 x 8                            [4, 4] 94   [8, 8] 193  [4, 8] 197
+///   gradient of kernels, 32 groups of 8 channels, 3x3   [4, 3] 93   [8, 3] 115  [2, 4] 227
+///   gradient of kernels, depthwise 7x7                  [1, 7] 227  [1, 1] 274
 RegisterTile narrowTile(const Op& product, const Target& target) {
   constexpr int64_t kMostSums = 16, kMostRows = 8;
   const ProductSizes size = productSizes(product);

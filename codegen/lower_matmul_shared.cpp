@@ -84,12 +84,14 @@ constexpr BlockingChoice kSharedBlockings[] = {
 
 const Type kVector = Type::scalar(DType::f32, kLanes);
 
-/// A convolution whose windows are the second factor: an invocation loads a row of the windows of four positions, whose
-/// elements overlap, and its neighbours the next positions. Windows along k, as other views take them, lie apart there. On
-/// an H100, forward and the gradient of the images, in microseconds:
+/// A convolution whose windows are the second factor. An invocation loads a row of the windows of four positions, whose
+/// elements overlap: 6 loads instead of 12 for windows of three. Its neighbours load the next positions, side by side in
+/// memory; where they take neighbouring k instead, each reads another place of the window or another channel. Microseconds
+/// on an H100, of the forward product and of the gradient of the images:
 ///
-///   3x3, 32 of 56 x 56, 64 channels:   193  199   8 x 8 elements by 16, along k  248  261   by 12, in runs  218  223
-///   3x3, 32 of 28 x 28, 128 channels:  209  220                                  256  254                   215  225
+///                                     runs of this  8 x 8, depth 12, in runs  8 x 8, depth 16, along k
+///   3x3, 64 channels, 32 of 56 x 56   193  199      218  223                  248  261
+///   3x3, 128 channels, 32 of 28 x 28  209  220      215  225                  256  254
 constexpr SharedBlocking windowBlocking(int64_t window) { return {{8, 4}, {64, 64}, 8 * window, 1, window}; }
 
 /// One operand's tile in shared memory, as vectors along its positions: lane position % 4 of vector position / 4 in
@@ -142,8 +144,8 @@ class Staged {
   }
 
  private:
-  /// Which k of the tile. A group of invocations has as many as there are fours; in runs it takes `run` of k and leaves those
-  /// of the other groups out.
+  /// Which k of the tile a task loads. Invocations that load the same k, one for each four of positions, are a group: it
+  /// takes every `groups_`th k, or in runs `run_` neighbours, behind which those of the next group follow.
   Index depthOf(const Index& task) const {
     if (alongK_) return c_.space.mod(task, depth_);
     const Index row = c_.space.div(task, fours_);
@@ -414,8 +416,8 @@ SharedMatmulSchedule forEpilogue(const Op& fused, const Op& product, const Targe
   return chosen;
 }
 
-/// Whether a product whose first choice was `chosen` loads windows in runs instead: large ones, few of whose steps are half
-/// empty.
+/// Whether a product for which `chosen` was chosen loads windows in runs instead: a large one whose last step along k is
+/// full, or one of many.
 bool takesRuns(const Product& p, const SharedMatmulSchedule& chosen, const SharedBlocking& windows,
                const Target& target) {
   constexpr int64_t kWidestRun = 3, kLargeTile = 64, kManySteps = 8;

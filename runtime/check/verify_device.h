@@ -22,13 +22,13 @@ struct ResultCheck {
 /// states, else the device's own.
 Result<uint32_t> subgroupWidth(const Module& compiled, const vulkan::DeviceInfo& device);
 
-/// Calls a function once on the device and in the interpreter, exact on the same module of stage spirv and in f64 on
-/// `source`, the same function at stage tensor or fused, both with subgroups as wide as the device's. Results, captures, gradients the module keeps, and params and
-/// states that the function changes are compared by the rule |device - wide| <= 4 |exact - wide| + floor of
-/// tolerance.h. For a result of few elements one exact run is a poor estimate of the rounding error: where one of a
-/// module of f16 or bf16, whose error is large, differs, three runs with parameters that are rounded otherwise are
-/// taken too. Errors with a place are of the modules, as of a custom kernel that races or leaves its buffers; others
-/// are the device's.
+/// Calls a function once on the device and in the interpreter: exact on the same module of stage spirv, and in f64 on
+/// `source`, the same function at stage tensor or fused. Both interpreters have subgroups as wide as the device's. Results,
+/// captures, gradients the module keeps, and params and states that the function changes are compared by the rule
+/// |device - wide| <= 4 |exact - wide| + floor of tolerance.h. For a result of few elements one exact run is a poor
+/// estimate of the rounding error: where one of a module of f16 or bf16, whose error is large, differs, three runs with
+/// parameters that are rounded otherwise are taken too. Errors with a place are of the modules, as of a custom kernel that
+/// races or leaves its buffers; others are the device's.
 Result<std::vector<ResultCheck>> compareFunction(const Module& source, const Module& spirv,
                                                  const std::string& function, const NamedArrays& params,
                                                  const Inputs& inputs,
