@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pulling of reductions, contractions and scatters: what needs a loop.
+// Emission rules of ops that need a loop: reductions, argmax and argmin, cumsum, scatters, matmul. A reduction is
+// computed by each invocation alone, or shared by the invocations of a row (RowLanes): each takes every width-th
+// element, then all combine their partial results.
 #include <algorithm>
 #include <limits>
 
@@ -17,14 +19,14 @@ RegionEmitter::over(int level, int64_t extent, int64_t step, const std::vector<K
                     int64_t inlined, bool sums) {
   int64_t trips = extent / step;
   std::vector<KV> carried = init;
-  if (trips <= inlined) {  // costs less as straight code than a loop's bookkeeping
+  if (trips <= inlined) {  // so few cost less as straight code than a loop's bookkeeping does
     kernel_.at(level, [&] {
       for (int64_t trip = 0; trip < trips; ++trip) carried = body(IndexSpace::constant(trip * step), carried);
     });
     return carried;
   }
   int64_t unroll = trips % inlined == 0 ? inlined : trips % 4 == 0 ? 4 : trips % 2 == 0 ? 2 : 1;
-  // The loop counts rounds, so that multiples of the step stay visible to the index algebra.
+  // The loop counts rounds and multiplies, so that the index algebra sees multiples of the step.
   auto round = [&](const KV& k, const std::vector<KV>& inside) {
     Index base = space_.scale(space_.variable(k, trips / unroll), step * unroll);
     std::vector<KV> values = inside;
@@ -55,14 +57,14 @@ KV RegionEmitter::horizontal(const KV& vector, Opcode combine) {
   return kernel_.op(combine, {low, high}, dtype);
 }
 
-/// How a reduction combines two elements.
+/// The kernel op that combines two elements of a reduction.
 static Opcode combiner(Opcode code) {
   return code == Opcode::max_reduce   ? Opcode::k_max
          : code == Opcode::min_reduce ? Opcode::k_min
                                       : Opcode::k_add;
 }
 
-/// The start value of a reduction.
+/// The neutral element that a reduction starts from.
 static KV neutral(Opcode combine, DType dtype) {
   if (combine == Opcode::k_add) return KernelBuilder::literal(dtype, 0);
   const bool ofLeast = combine == Opcode::k_min;
@@ -112,7 +114,8 @@ KV RegionEmitter::reduction(const Op& op, const Indices& at) {
     }
     bool inner = depth + 1 == axes.size();
     int axis = axes[depth];
-    // Of many terms along several axes the sums along the inner ones are blocks.
+    // With many terms along several axes, the sums along the inner axes are the blocks that keep rounding errors
+    // low.
     const bool apart = isSum && depth > 0 && terms > 2 * kSumBlock;
     KV sum = over(
         loopLevel, shape[axis], inner && vector ? kLanes : 1, {apart ? start : acc},
@@ -139,7 +142,7 @@ KV RegionEmitter::element(at::max_reduce, const Op& op, const Indices& at) { ret
 KV RegionEmitter::element(at::min_reduce, const Op& op, const Indices& at) { return reduction(op, at); }
 
 bool RegionEmitter::isShared(const Indices& at) const {
-  // Not for another row in each invocation, as where a result reads the rows transposed.
+  // Not shared if each invocation has another row, as where a result reads the rows transposed.
   bool sameRow =
       std::all_of(at.begin(), at.end(), [&](const Index& index) { return space_.follows(index, rows_.row); });
   return rows_.width > 1 && levelOf(at) <= rows_.level && sameRow;
@@ -149,7 +152,7 @@ static const char* kindOf(Opcode combine) {
   return combine == Opcode::k_max ? "max" : combine == Opcode::k_min ? "min" : "add";
 }
 
-/// Parts are workgroups of their own, so that each may use what another does.
+/// Parts have workgroups of their own, so a part may reuse a buffer of another part, but not one of its own.
 Value* RegionEmitter::slotsFor(const Type& type) {
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (slotsTaken_[i] || !(slots_[i]->type == type)) continue;
@@ -166,7 +169,7 @@ KV RegionEmitter::combined(const KV& partial, Opcode combine) {
   if (rows_.subgroup == 1) return kernel_.workgroupReduce(partial, kindOf(combine));
   KV part = kernel_.subgroupReduce(partial, kindOf(combine));
   if (rows_.width == rows_.subgroup) return part;
-  // A slot for each subgroup. Slots of their own for every reduction need no second barrier.
+  // A slot for each subgroup. Each reduction has its own slots, so no second barrier is needed before the next one.
   int64_t count = rows_.width / rows_.subgroup;
   Value* slots = slotsFor(Type::buffer(part.type.dtype, 1, {count}, BufMode::shared));
   KV first =
@@ -179,7 +182,7 @@ KV RegionEmitter::combined(const KV& partial, Opcode combine) {
   return out;
 }
 
-/// Halves the lanes of each row, as a tree, until the first has all.
+/// Combines as a tree, halving the lanes of each row until lane 0 has the total.
 KV RegionEmitter::combinedSides(const KV& partial, Opcode combine) {
   DType dtype = partial.type.dtype;
   Type slot = Type::buffer(dtype, partial.lanes(), {rows_.width * rows_.side}, BufMode::shared);
@@ -209,7 +212,7 @@ std::optional<KV> RegionEmitter::soleTerm(const Op& op, Indices in, const std::v
   if (!hit || hit->code != Opcode::equal || !zero || zero->code != Opcode::constant ||
       !zero->operands[0].isLiteral() || zero->operands[0].number() != 0)
     return {};
-  // The iota's axis and the id's, in the shape that they are spread to.
+  // The axes of the iota and of the id, counted in the shape that both are broadcast to.
   const Shape& shape = op.in(0)->type.shape;
   const Value *places = as::equal(*hit).lhs(), *id = as::equal(*hit).rhs();
   const int axis = axes[0], ofPlaces = axis - (shape.rank() - places->type.rank()),
@@ -224,8 +227,8 @@ std::optional<KV> RegionEmitter::soleTerm(const Op& op, Indices in, const std::v
                         KernelBuilder::literal(op.result()->type.dtype, 0));
 }
 
-/// A reduction the row's invocations share: each takes every width-th element, or group of rows_.vec
-/// elements, then they combine.
+/// A reduction that a row's invocations share: each takes every width-th element, or group of rows_.vec elements,
+/// then they combine.
 KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<int>& axes, int level) {
   const Shape& shape = op.in(0)->type.shape;
   Shape inner;
@@ -276,9 +279,10 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
   return out;
 }
 
-/// Each lane of a row takes every width-th element and keeps the first extremum of these; of the lanes that hold the row's
-/// extremum the least index wins. The first lane starts with the row's first element, the others below all. Where that
-/// element is NaN no other one beats it and no lane equals the extremum: the answer is 0.
+/// Each lane of a row takes every width-th element and keeps the first extremum of these. Of the lanes that hold
+/// the row's extremum, the least index wins. The first lane starts with the row's first element, the others with
+/// the value that any element beats or equals. If the first element is NaN, nothing beats it and no lane equals the
+/// extremum: the answer is 0.
 KV RegionEmitter::argExtremum(const Op& op, const Indices& at) {
   if (IndexSpace::usesLane(at)) return lanewise(op.result(), at);
   const Shape& shape = op.in(0)->type.shape;
@@ -333,7 +337,8 @@ KV RegionEmitter::argExtremum(const Op& op, const Indices& at) {
 KV RegionEmitter::element(at::argmax, const Op& op, const Indices& at) { return argExtremum(op, at); }
 KV RegionEmitter::element(at::argmin, const Op& op, const Indices& at) { return argExtremum(op, at); }
 
-/// Goes over the whole axis and adds what lies on the right side; fuse keeps long axes away.
+/// Goes over the whole axis and adds the elements on the right side of this one; O(n) for each element, so fuse
+/// keeps long axes away from it.
 KV RegionEmitter::element(at::cumsum, const Op& op, const Indices& at) {
   const Type& type = op.in(0)->type;
   auto axis = static_cast<size_t>(normalAxis(as::cumsum(op).axis(), type.rank()));
@@ -392,9 +397,9 @@ KV RegionEmitter::element(at::scatter_add, const Op& op, const Indices& at) {
   return scatterByBuckets(op, at, row, level, start);
 }
 
-// Blocks without an id of this row's bucket are skipped, those with one add its update, and the others are searched
-// in order. Several flags, and several ids, are loaded before the first is tested, so that the latencies of their
-// loads overlap.
+// Blocks without an id in this row's bucket are skipped. A block with one such id adds its update; a block with
+// several is searched in order. Several flags, and several ids, are loaded before the first is tested, so that the
+// latencies of their loads overlap.
 KV RegionEmitter::scatterByBuckets(const Op& op, const Indices& at, const KV& row, int level,
                                    const KV& start) {
   const Type& ids = as::scatter_add(op).ids()->type;
@@ -404,6 +409,8 @@ KV RegionEmitter::scatterByBuckets(const Op& op, const Indices& at, const KV& ro
   using Load = std::function<KV(const Index&)>;
   using Test = std::function<KV(const KV&)>;
   using Each = std::function<KV(const Index&, const KV& loaded, const KV& sum)>;
+  // A sum over `count` places, where load(place) tells by `holds` whether add(place) has a term. `atOnce` places
+  // are loaded together, or fewer if that does not divide the count.
   auto where = [&](int loop, int64_t count, int64_t atOnce, const Load& load, const Test& holds,
                    const Each& add) {
     int64_t some = atOnce;
@@ -441,6 +448,7 @@ KV RegionEmitter::scatterByBuckets(const Op& op, const Indices& at, const KV& ro
     return kernel_.op(Opcode::k_ne, {flag, KernelBuilder::literal(DType::i32, 0)}, DType::i1);
   };
   auto flagOf = [&](const Index& k) { return emit(as::scatter_add(op).near(), {bucket, k}); };
+  // The flag of a block is 0, kOneNear + place for a single id, or a larger sum for several.
   return where(level, near[1], 8, flagOf, isNear, [&](const Index& k, const KV& flag, const KV& total) {
     const KV alone =
         kernel_.op(Opcode::k_sub, {kernel_.cast(flag, DType::u32), KernelBuilder::u32(kOneNear)}, DType::u32);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pulling of elementwise ops, leaves, views and indexing.
+// Emission rules of elementwise ops, constants, views, and indexing (pad, concat, gather): ops whose elements need
+// no loop.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -54,7 +55,7 @@ KV RegionEmitter::element(at::iota, const Op& op, const Indices& at) {
   return kernel_.cast(space_.materialize(at[static_cast<size_t>(axis)]), op.result()->type.dtype);
 }
 
-/// column <= row + columns - rows
+/// column <= row + columns - rows: the diagonal ends in the last row's last column.
 KV RegionEmitter::element(at::causal_mask, const Op& op, const Indices& at) {
   const Shape& shape = op.result()->type.shape;
   const int64_t more = shape.back() - shape[shape.rank() - 2];
@@ -74,7 +75,7 @@ KV RegionEmitter::element(at::reshape, const Op& op, const Indices& at) {
   Index offset = space_.linear(at, op.result()->type.shape);
   const Value* origin = op.in(0);
   while (origin->def && origin->def->code == Opcode::reshape) origin = origin->def->in(0);
-  // In memory a shape means nothing: four lanes need not fit its rows.
+  // A binding's shape means nothing in memory, so four lanes may straddle its rows.
   if (auto it = bindingOf_.find(origin); it != bindingOf_.end()) return load(it->second, offset);
   if (!space_.laneDelinearizes(offset, to)) return lanewise(op.result(), at);
   return emit(op.in(0), space_.delinear(offset, to));
@@ -89,14 +90,15 @@ KV RegionEmitter::element(at::slice, const Op& op, const Indices& at) {
   return emit(op.in(0), in);
 }
 
-/// What all terms of an index are multiples of; 1 where one is subtracted.
+/// A number that divides the factors of all terms; 1 if a factor is negative.
 static int64_t stepOf(const Index& index) {
   int64_t step = 0;
   for (auto [variable, factor] : index.terms) step = factor < 0 ? 1 : std::gcd(step, factor);
   return std::max<int64_t>(step, 1);
 }
 
-/// The terms of an index and a number, all multiples of `step`, over that; wraps where the sum is below zero.
+/// (index - index.c + number) / step, where step divides every factor and the number. Wraps around in u32 if the
+/// sum is negative; the caller's predicate is false there.
 KV RegionEmitter::quotient(Index index, int64_t number, int64_t step) {
   index.c = 0;
   for (auto& [variable, factor] : index.terms) factor /= step;
@@ -106,9 +108,10 @@ KV RegionEmitter::quotient(Index index, int64_t number, int64_t step) {
 }
 
 std::pair<KV, Index> RegionEmitter::ofRow(const Index& at, int64_t count) {
-  const bool barriers = rows_.subgroup == 1 || rows_.width != rows_.subgroup;  // before anything is stored
+  const bool barriers =
+      rows_.subgroup == 1 || rows_.width != rows_.subgroup;  // every load precedes the first store
   const Index first = space_.scale(rows_.lane, IndexSpace::usesLane(at) ? kLanes : 1);
-  const bool all = space_.max(first) < count;  // each invocation has an element
+  const bool all = space_.max(first) < count;  // each invocation has at least one element
   const Hit part = hit(at, 0, count, all && !barriers ? first : Index{});
   if (!all && !barriers && !part.cond.isLiteral())
     for (const auto& [variable, factor] : part.inside.terms)
@@ -140,8 +143,8 @@ RegionEmitter::Hit RegionEmitter::hit(const Index& at, int64_t low, int64_t exte
   out.cond = needLow && needHigh ? kernel_.op(Opcode::k_and, {above, below}, DType::i1)
              : needLow           ? above
                                  : below;
-  // Outside, a place inside that is as far from a multiple of the index's step: which of four neighbours an
-  // element is stays known.
+  // Where the predicate is false, reads an element in range whose distance from a multiple of the index's step is
+  // that of `at`. So the lane of an element among its four neighbours stays known at compile time.
   int64_t step = lanes ? 1 : stepOf(base), first = base.c - low, rest = (first % step + step) % step;
   if (rest >= extent) step = 1, rest = 0;
   KV count = quotient(base, first - rest, step);
@@ -153,6 +156,7 @@ RegionEmitter::Hit RegionEmitter::hit(const Index& at, int64_t low, int64_t exte
   return out;
 }
 
+/// Unlike `whereInside`, without branches.
 KV RegionEmitter::within(const Index& a, int64_t countA, const Index& b, int64_t countB, const AtTwo& body) {
   Hit first = hit(a, 0, countA), second = hit(b, 0, countB);
   KV value = kernel_.select(second.cond, body(first.inside, second.inside), KernelBuilder::f32(0));
@@ -208,7 +212,7 @@ KV RegionEmitter::element(at::pad, const Op& op, const Indices& at) {
 
 KV RegionEmitter::element(at::concat, const Op& op, const Indices& at) {
   size_t axis = static_cast<size_t>(normalAxis(as::concat(op).axis(), op.result()->type.rank()));
-  // All hits before the first load: where one part makes the lanes go apart, no other is read by vectors.
+  // All tests come before the first load: if one part forces the lanes apart, no other part is read as vectors.
   std::vector<Hit> hits;
   int64_t low = 0;
   for (int i = 0; i < op.numOperands(); ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pulling of random ops: Philox4x32-10 in kernel code, one call for four neighbouring elements, and the
-// normal distribution by expressions whose operations are exact or correctly rounded on every device.
+// Emission rules of random ops: Philox4x32-10 in kernel code, one call for four neighbouring elements. Values of
+// the normal distribution come by Box-Muller from operations that are exact or correctly rounded on every device.
 #include <numbers>
 
 #include "codegen/emit_region.h"
@@ -14,7 +14,7 @@ using Words = std::array<KV, kLanes>;
 
 namespace {
 
-/// u32 arithmetic; literals fold in the builder.
+/// u32 arithmetic; the builder folds literals.
 struct WordMath {
   KernelBuilder& kernel;
   KV op(Opcode code, const KV& a, const KV& b) const { return kernel.op(code, {a, b}, DType::u32); }
@@ -25,7 +25,7 @@ struct WordMath {
   }
 };
 
-/// Ten rounds, as ir/philox.h has them.
+/// Ten rounds of Philox4x32, as in ir/philox.h.
 Words philoxOf(KernelBuilder& kernel, Words counter, KV key0, KV key1) {
   const WordMath math{kernel};
   for (int round = 0; round < 10; ++round) {
@@ -38,8 +38,8 @@ Words philoxOf(KernelBuilder& kernel, Words counter, KV key0, KV key1) {
   return counter;
 }
 
-/// ln v for v in (0, 1], normal and f32 (Cephes logf). Unlike a device's own it is as good near 1, where the
-/// radius of a small normal value comes from.
+/// ln v for normal f32 v in (0, 1], as in Cephes logf. A device's own log may be less accurate near 1, from where
+/// the radii of small normal values come.
 KExpr lnUnit(const KExpr& v) {
   static constexpr double kTerms[] = {7.0376836292e-2,  -1.1514610310e-1, 1.1676998740e-1,
                                       -1.2420140846e-1, 1.4249322787e-1,  -1.6668057665e-1,
@@ -61,8 +61,8 @@ KExpr lnUnit(const KExpr& v) {
   return f + rest + e * 0.693359375;
 }
 
-/// cos 2πt for the turn t = word/2^32, of which the upper 24 bits count. As sin 2π(¼ - |t|) with t in
-/// [-½, ½): the argument is exact, and so is the zero.
+/// cos 2πt for t = word/2^32, of which the upper 24 bits count. It is computed as sin 2π(¼ - |t|) with t in [-½,
+/// ½), so that the argument is exact and the cosine is exactly 0 where it should be.
 KExpr cosTurn(KernelBuilder& kernel, const KV& word) {
   constexpr double kTau = 2 * std::numbers::pi;
   double terms[7];  // of sin(2πs)/s in s², the last first: ±(2π)^(2k+1)/(2k+1)!; the next is 7e-10
@@ -85,16 +85,17 @@ KExpr radiusOf(KernelBuilder& kernel, const KV& word) {
   return sqrt(-2.0 * lnUnit(v));
 }
 
+/// The word whose cosine is the sine of the given word: a quarter turn back.
 KV sineBranch(KernelBuilder& kernel, const KV& word) {
   return kernel.op(Opcode::k_sub, {word, KernelBuilder::u32(0x40000000u)}, DType::u32);
 }
 
-/// Whether the lanes of an offset are the four elements of one quad.
+/// Whether an offset's four lanes are the four elements of one Philox call.
 bool isQuad(const IndexSpace& space, const Index& offset) {
   return IndexSpace::factor(offset, kLane) == 1 && space.align(IndexSpace::atLane(offset, 0)) % kLanes == 0;
 }
 
-/// One of the words by a number 0…3, from `choices`.
+/// The word with a number 0…3; selected at run time if the number is no literal.
 KV chosen(KernelBuilder& kernel, const KV& number, const Words& words) {
   if (number.isLiteral()) return words[static_cast<size_t>(number.number)];
   KV out = words[3];

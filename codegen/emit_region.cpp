@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The core of the emitter: the cache of emitted elements, loads and stores of bindings and results, and the
+// dispatch to each op's rule. The rules are in emit_map.cpp (elementwise, views, indexing), emit_loops.cpp
+// (reductions, contractions, scatters), emit_window.cpp, emit_random.cpp and emit_words.cpp (16-bit accesses).
 #include "codegen/emit_region.h"
 
 #include <fmt/format.h>
@@ -14,6 +17,7 @@ RegionEmitter::RegionEmitter(KernelBuilder& kernel, IndexSpace& space, const Op&
   for (size_t i = 0; i < region.bindings.size(); ++i) bindingOf_[region.bindings[i]] = static_cast<int>(i);
 }
 
+/// Key of an element in the cache: the value and its indices, as bytes.
 static std::string keyOf(const Value* v, const Indices& at) {
   std::string key;
   key.reserve(sizeof v + at.size() * 64);
@@ -38,6 +42,7 @@ void RegionEmitter::remember(std::string_view key, const KV& value) {
 
 KV RegionEmitter::emit(const Value* v, const Indices& at) {
   std::string key = keyOf(v, at);
+  // A cached element is valid only in the scope that defined it, or in one nested in that.
   if (auto it = known_.find(std::string_view(key)); it != known_.end()) {
     int level = it->second.value.level;
     if (level <= kernel_.depth() && kernel_.scopeId(level) == it->second.scope) return it->second.value;
@@ -112,8 +117,8 @@ KV RegionEmitter::load(int binding, const Index& offset) {
   return kernel_.vec(lanes);
 }
 
-/// Where an element's place among four neighbours is known and texels are read, which come as four at the
-/// price of one, it is taken out of them: neighbours that are read too find the load made.
+/// Loads one scalar. From a texel buffer, where a fetch of four costs as much as of one, it fetches the aligned
+/// four and extracts the scalar if its lane is known at compile time; neighbouring loads then reuse the fetch.
 KV RegionEmitter::loadOne(int binding, const Index& offset) {
   const Type& type = region_.bindings[static_cast<size_t>(binding)]->type;
   Index base = offset;
@@ -149,8 +154,8 @@ void RegionEmitter::store(int slot, const Index& offset, KV element) {
   kernel_.store(element, parameterFor(true, slot, vector), space_.materialize(index));
 }
 
-/// One element pulls those it is computed from, so that a long region takes many frames; views that read one
-/// value at several places, one of the other, pull it exponentially often. Beyond these a region is refused.
+/// Limits beyond which a region is refused. Pulling recurses into the operands, so a long chain of ops needs a deep
+/// stack. A chain of views that each read one value at several places needs exponentially many elements.
 static constexpr int kMostDeep = 2000, kMostPulled = 1 << 14;
 
 KV RegionEmitter::compute(const Value* v, const Indices& at) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pulling of windows: unfold as an index map, fold as a sum over the windows an element lies in.
+// Emission rules of windows: tg.unfold maps indices; tg.fold sums over the windows that an element lies in.
 #include "codegen/emit_region.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
 
 namespace tg {
 
-/// How far element k of a window is from the window's first in the axis: k·dilation, or counted from the
-/// far end when the dilation is negative. Indices never get negative terms.
+/// The distance of element k of a window from the window's first position in the axis: k·dilation. A negative
+/// dilation counts from the far end, since an index must never be negative.
 Index RegionEmitter::windowOffset(const Index& k, int64_t size, int64_t dilation) {
   if (dilation > 0) return space_.scale(k, dilation);
   Index fromEnd = IndexSpace::constant(size - 1 - k.c);
@@ -43,7 +43,7 @@ RegionEmitter::Hit RegionEmitter::hitWindow(const Op& op, const Index& element, 
   Hit hit{KernelBuilder::literal(DType::i1, 1), {}, false};
   KV window;
   if (dilation == 1 || dilation == -1) {
-    // i = q·step + r lies in windows q - t at r + t·step: nothing to try in between.
+    // Element q·step + r lies in the windows q - t, at place r + t·step. Every t is a round, and none is wasted.
     Index q = space_.div(element, step);
     Index within = space_.add(space_.mod(element, step), space_.scale(trip, step));
     if (space_.max(within) >= size) {
@@ -67,7 +67,7 @@ RegionEmitter::Hit RegionEmitter::hitWindow(const Op& op, const Index& element, 
       window = kernel_.op(Opcode::k_div, {window, KernelBuilder::u32(step)}, DType::u32);
     }
   }
-  // A difference below zero wraps to above any count.
+  // A negative difference wraps around to a number above any count.
   hit.cond = kernel_.op(Opcode::k_and, {hit.cond, below(window, count)}, DType::i1);
   hit.inside = space_.variable(window, count);
   return hit;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reals of 16 bits in memory as words: eight of them are one access of 16 bytes.
+// 16-bit reals in memory as words: one access of 16 bytes moves eight of them.
 #include "codegen/emit_region.h"
 #include "ir/op_view.h"
 
@@ -24,7 +24,7 @@ KV packedWords(KernelBuilder& kernel, DType narrow, const KV& low, const KV& hig
 }
 
 std::array<KV, 2> halvedWords(KernelBuilder& kernel, const KV& first, const KV& second, double lowScale) {
-  constexpr uint32_t kDropped = 0x1fff;  // the digits of an f32 that f16 lacks
+  constexpr uint32_t kDropped = 0x1fff;  // the bits of an f32's significand that f16 lacks
   std::array<KV, 2> high, low;
   for (size_t four = 0; four < 2; ++four) {
     const KV& x = four == 0 ? first : second;
@@ -72,12 +72,13 @@ void RegionEmitter::storeWords(int slot, const Index& offset) {
 }
 
 std::optional<KV> RegionEmitter::words(const Value* v, DType narrow, Indices first, Indices second) {
+  // Follows v through views and casts, mapping both offsets, until it is a binding.
   Index offsets[2];
   for (;;) {
     const Shape& shape = v->type.shape;
     offsets[0] = space_.linear(first, shape);
     offsets[1] = space_.linear(second, shape);
-    // In memory a shape means nothing.
+    // A binding's shape means nothing in memory, so reshapes keep the offset.
     while (!bindingOf_.contains(v) && v->def->code == Opcode::reshape) v = v->def->in(0);
     if (bindingOf_.contains(v)) break;
     const Op& op = *v->def;

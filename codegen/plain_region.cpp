@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies a region op by op, expands composites recursively, then merges equal ops.
 #include "codegen/plain_region.h"
 
 #include <fmt/format.h>
@@ -8,12 +9,12 @@
 
 namespace tg {
 
-/// Whether a region's schedule computes the op as a whole.
+/// Whether the region's schedule computes the op as a whole: an attention by one of the attention schedules.
 static bool keepsWhole(const Op& fused, const Op& op) {
   return op.info().fusion == table::Fusion::attention && fused.attr("schedule").text.ends_with("attention");
 }
 
-/// Emits an op's primitives for given operands, expanding what a decomposition itself leaves composite.
+/// Emits the primitives of an op for given operands. A decomposition may hold composites, which are expanded too.
 static std::vector<Value*> expand(const Op& op, const std::vector<Value*>& operands, Builder& builder,
                                   bool whole = false) {
   if (whole || !op.info().has(table::composite)) {
@@ -25,7 +26,7 @@ static std::vector<Value*> expand(const Op& op, const std::vector<Value*>& opera
     for (auto& result : copy->results) out.push_back(result.get());
     return out;
   }
-  // Decompose aside, then expand what came out.
+  // Decompose into a list of its own, then expand each op of it into the target.
   OpList& target = builder.ops();
   OpList aside;
   builder.setEnd(aside);
@@ -43,7 +44,7 @@ static std::vector<Value*> expand(const Op& op, const std::vector<Value*>& opera
   return results;
 }
 
-/// What tells a pure op from others of the region; "" for one that is not compared.
+/// A key that is equal for pure ops that compute the same; "" for an op that is not compared.
 static std::string keyOf(const Op& op) {
   if (!op.info().has(table::pure)) return "";
   std::string key(op.info().name);
@@ -60,8 +61,8 @@ static std::string keyOf(const Op& op) {
   return key;
 }
 
-/// Composites that read the same, as a cross entropy and its gradient, have primitives in common: one pass
-/// over a row finds its maximum for both.
+/// Merges equal ops. Composites with the same operands, such as a cross entropy and its gradient, have primitives
+/// in common: one pass over a row then finds its maximum for both.
 static void mergeEqual(PlainRegion& region) {
   std::unordered_map<std::string, const Op*> seen;
   for (Op* op : region.body.ops.all()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions as lowering reads them: primitives only.
+// The form of a fused region that lowering works on: primitives only.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,8 @@
 
 namespace tg {
 
-/// A region whose composites are expanded, but for those that the schedule computes as a whole.
+/// A copy of a region with its composites expanded, except an attention that the schedule computes as a whole, and
+/// with equal pure ops merged.
 struct PlainRegion {
   Block body;
   std::vector<Value*> bindings;  ///< block arguments, by binding
@@ -20,7 +21,7 @@ struct PlainRegion {
 };
 std::unique_ptr<PlainRegion> plainRegion(const Op& fused);
 
-/// The ops of a region that some of its values are computed by.
+/// The ops of a region that the given values depend on.
 std::unordered_set<const Op*> opsBehind(std::span<Value* const> values);
 
 }  // namespace tg
