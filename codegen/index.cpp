@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Simplification rules of index algebra. With a = n·whole + rest: a/n = whole and a%n = rest if rest < n; a common
+// factor g of rest and n is divided out first; else the quotient or remainder of rest is a new variable.
 #include "codegen/index.h"
 
 #include <algorithm>
@@ -42,7 +44,7 @@ int64_t IndexSpace::factor(const Index& a, int variable) {
   return 0;
 }
 
-/// n·(x / n) + x % n is x again.
+/// Replaces n·(x / n) + x % n by x.
 void IndexSpace::rejoin(Index& a) const {
   for (bool again = true; again;) {
     again = false;
@@ -120,7 +122,7 @@ int IndexSpace::division(const Index& base, int64_t n, Part part) {
   KV value = kernel_.op(quotient ? Opcode::k_div : Opcode::k_mod, {materialize(base), KernelBuilder::u32(n)},
                         DType::u32);
   int made = static_cast<int>(variables_.size());
-  // What is left of a multiple of g is one of what g and n share.
+  // If g divides x, then gcd(g, n) divides x % n.
   const int64_t aligned = quotient ? 1 : std::gcd(align(base), n);
   variables_.push_back({value, quotient ? max(base) / n + 1 : n, aligned, part, it->second, n});
   (quotient ? divisions_[at].quotient : divisions_[at].remainder) = made;
@@ -128,7 +130,7 @@ int IndexSpace::division(const Index& base, int64_t n, Part part) {
 }
 
 void IndexSpace::split(const Index& a, int64_t n, Index& whole, Index& rest) const {
-  int64_t least = a.c;  // of what rest takes
+  int64_t least = a.c;  // least value of rest
   for (auto [id, factor] : a.terms) {
     if (factor % n == 0) {
       whole.terms.push_back({id, factor / n});
@@ -160,7 +162,7 @@ bool IndexSpace::laneSplits(const Index& a, int64_t n) const {
   Index whole, rest;
   split(a, n, whole, rest);
   if (!usesLane(rest) || max(rest) < n) return true;
-  // Lanes 0..3 stay within one quotient when the rest without them is a multiple of four and n is too.
+  // Lanes 0..3 share one quotient if four divides n and the rest without the lane.
   return factor(rest, kLane) == 1 && n % kLanes == 0 && align(atLane(rest, 0)) % kLanes == 0;
 }
 
@@ -178,7 +180,7 @@ Index IndexSpace::div(const Index& a, int64_t n) {
   Index whole, rest;
   split(a, n, whole, rest);
   if (rest.terms.empty() || max(rest) < n) return whole;
-  if (usesLane(rest)) rest = atLane(rest, 0);  // laneSplits holds: the lanes share the quotient
+  if (usesLane(rest)) rest = atLane(rest, 0);  // laneSplits holds, so the lanes share the quotient
   if (max(rest) < n) return whole;
   rest.c -= belowUnit(rest, n);
   int64_t g = commonFactor(rest, n);
@@ -221,7 +223,7 @@ Index IndexSpace::linear(const Indices& indices, const Shape& shape) const {
 
 Indices IndexSpace::delinear(const Index& offset, const Shape& shape) {
   Indices out(static_cast<size_t>(shape.rank()));
-  int last = -1;  // the outermost axis with more than one element needs no remainder
+  int last = -1;  // the outermost axis with more than one element, which needs no remainder
   for (int axis = shape.rank() - 1; axis >= 0; --axis)
     if (shape[axis] != 1) last = axis;
   Index left = offset;
@@ -270,7 +272,7 @@ KV IndexSpace::materialize(const Index& a) {
     return kernel_.op(down ? Opcode::k_sub : Opcode::k_add, {materialize(atLane(a, 0)), kernel_.vec(steps)},
                       DType::u32);
   }
-  // What is added comes first, so that no partial sum is below zero.
+  // Positive terms come first, so that no partial sum is negative.
   KV sum = KernelBuilder::u32(0);
   auto take = [&](bool down) {
     for (auto [id, factor] : a.terms) {
