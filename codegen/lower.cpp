@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// What the lowerings of all schedules share: launching invocations over a grid, parts of a kernel, and the checks
+// of limits. The kernel of each kind of schedule is made in lower_<kind>.cpp.
 #include "codegen/lower.h"
 
 #include <fmt/format.h>
@@ -14,7 +16,7 @@
 namespace tg {
 
 Index LowerContext::groupIndex(int64_t groups) {
-  // Groups beyond the device's limit along x go on along y.
+  // Workgroups beyond the device's limit along x continue along y.
   int64_t x = std::min(groups, target.maxGrid);
   int64_t y = (groups + x - 1) / x;
   out.grid = {x, y, 1};
@@ -25,7 +27,7 @@ Index LowerContext::groupIndex(int64_t groups) {
 }
 
 Result<void> LowerContext::checkStraight(int64_t operations) const {
-  constexpr int64_t kMost = 1 << 14;  // those that are chosen take 2^12 at most
+  constexpr int64_t kMost = 1 << 14;  // chosen schedules need 2^12 at most
   if (operations <= kMost) return {};
   return failAt(fused.loc, fmt::format("schedule {} makes straight code of {} operations, more than {}",
                                        schedule.str(), operations, kMost));
@@ -84,7 +86,7 @@ void LowerContext::launchGroups(int64_t groups, int64_t workgroup,
   bounded(groupIndex(groups), groups, body);
 }
 
-/// Invocations count elements in u32.
+/// Refuses tensors of more elements than a u32 counts, which is the type of an invocation's indices.
 static Result<void> checkCounts(const PlainRegion& region, const Op& fused) {
   for (Op* op : region.body.ops)
     for (const auto& result : op->results)
@@ -126,7 +128,7 @@ Result<LoweredKernel> lowerBy(const Op& fused, const Attr& written, const Target
   TG_CHECK(std::visit([&](const auto& kind) { return lowerKernel(context, kind); }, schedule));
   if (!emitter.problem().empty()) return failAt(fused.loc, emitter.problem());
   splitMatrices(*lowered.kernel, target);
-  eraseUnread(lowered.kernel->body.ops);  // index parts and lanes that pulling made on the way
+  eraseUnread(lowered.kernel->body.ops);  // index parts and vectors that pulling emitted and nothing uses
   lowered.params = emitter.params();
   for (int64_t extent : lowered.grid) lowered.kernel->grid.push_back(Operand::literal(extent));
   return lowered;

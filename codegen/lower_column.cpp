@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// column: reductions over leading axes, and scatters. The lanes of a result walk its elements in turn, and
-// neighbouring results share each read.
+// column: reductions over leading axes, and scatters. `lanes` invocations share each result: each takes every
+// lanes-th of the reduced elements, then they combine. `side` neighbouring results (or vectors of four) are
+// computed by one workgroup, so that each read is coalesced:
+//
+//   workgroup   lane 0   | side 0 | side 1 | …      reads elements 0, lanes, 2·lanes, … of its column
+//               lane 1   | side 0 | side 1 | …      reads elements 1, lanes + 1, …
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,20 +20,21 @@
 namespace tg {
 namespace {
 
-/// Results over leading axes, all of one size.
+/// What the columns of a region have in common.
 struct ColumnSpace {
-  int64_t results = 0, count = 0;  ///< count elements make a result
-  int64_t last = 1;                ///< extent of the results' last axis that is no 1
-  int64_t reductions = 1;          ///< values that lanes combine
+  int64_t results = 0, count = 0;  ///< number of results; elements that make a result
+  int64_t last = 1;                ///< extent of the last axis of the results that is not 1
+  int64_t reductions = 1;          ///< values of each invocation that are combined in shared memory
 };
 
+/// The last extent other than 1 from axis `from` on; 1 if there is none.
 int64_t lastExtent(const Shape& shape, int from) {
   for (int axis = shape.rank() - 1; axis >= from; --axis)
     if (shape[axis] != 1) return shape[axis];
   return 1;
 }
 
-/// What an op reduces over leading or middle axes, or scatters; nothing for other ops.
+/// The columns of an op that reduces over leading or middle axes, or scatters; nothing for other ops.
 std::optional<ColumnSpace> columnSpaceOf(const Op& op) {
   ColumnSpace space;
   space.results = op.results.empty() ? 0 : op.result()->type.elements();
@@ -59,7 +64,7 @@ std::optional<ColumnSpace> columnSpaceOf(const Op& op) {
   }
 }
 
-/// The columns of a region of maps, constants and reductions over leading axes; nothing for other regions.
+/// The columns of a region of maps, views, constants and column reductions of one size; nothing for other regions.
 std::optional<ColumnSpace> columnsOf(const Op& fused) {
   using table::Fusion;
   std::optional<ColumnSpace> space;
@@ -85,13 +90,13 @@ std::optional<ColumnSpace> columnsOf(const Op& fused) {
 constexpr int64_t kColumnGroup = 256;  ///< invocations of a workgroup that reduces columns
 constexpr int64_t kFewestSides = 8;  ///< neighbouring floats that a read takes at least: a sector of 32 bytes
 
-/// Null where one invocation for each result is as good.
+/// Nothing where one invocation for each result is as fast.
 std::optional<ColumnSchedule> columnSchedule(const ColumnSpace& space, const Target& target) {
-  constexpr int64_t kFewest = 4;  // lanes, and elements for each; fewer cost less than combining
+  constexpr int64_t kFewest = 4;  // of lanes, and of elements for each; fewer are not worth combining
   if (target.reduce != "workgroup") return std::nullopt;
   int64_t vec = space.last % 4 == 0 ? 4 : 1, units = space.results / vec;
   int64_t workgroup = std::min(kColumnGroup, largestGroup(target));
-  // Lanes fill the device twice over while each has enough to do.
+  // Adds lanes until they fill the device twice over, as long as each has enough elements.
   int64_t lanes = 1;
   while (lanes < workgroup * vec / kFewestSides && lanes * 2 * kFewest <= space.count &&
          units * lanes < 2 * target.parallel)
@@ -114,7 +119,7 @@ int64_t longestColumn(const Target& target, int64_t after) {
   return kRounds * std::min(kColumnGroup, largestGroup(target)) * (after % 4 == 0 ? 4 : 1) / kFewestSides;
 }
 
-/// As many invocations in all, shared differently between results and elements.
+/// The same number of invocations, divided differently between results and their elements.
 std::vector<Schedule> neighbours(const Op&, const Target&, const ColumnSchedule& chosen) {
   std::vector<Schedule> out;
   const int64_t lanes = chosen.lanes, side = chosen.side, vec = chosen.vec;
@@ -125,7 +130,7 @@ std::vector<Schedule> neighbours(const Op&, const Target&, const ColumnSchedule&
   return out;
 }
 
-/// Results over leading axes: the lanes of each walk the reduced elements in turn and combine.
+/// Each invocation reduces its elements, the lanes of a result combine, the first lane stores the total.
 Result<void> lowerKernel(LowerContext& c, const ColumnSchedule& schedule) {
   const int64_t lanes = schedule.lanes, side = schedule.side, vec = schedule.vec;
   int64_t results = c.yields[0]->type.elements();
@@ -141,7 +146,9 @@ Result<void> lowerKernel(LowerContext& c, const ColumnSchedule& schedule) {
     Index lane = c.space.div(local, side), own = c.space.mod(local, side);
     Index unit = c.space.add(c.space.scale(group, side), own);
     KV stores = c.kernel.op(Opcode::k_eq, {c.space.materialize(lane), KernelBuilder::u32(0)}, DType::i1);
-    if (hasSurplus(schedule, results)) {  // the others do what the first results' do, for the barriers
+    if (hasSurplus(
+            schedule,
+            results)) {  // surplus invocations repeat the first result, since all must reach the barriers
       auto [inside, at] = c.emitter.below(unit, units);
       stores = c.kernel.op(Opcode::k_and, {stores, inside}, DType::i1);
       unit = at;
@@ -150,7 +157,7 @@ Result<void> lowerKernel(LowerContext& c, const ColumnSchedule& schedule) {
     if (vec == kLanes) result = c.space.add(result, IndexSpace::lane());
     c.emitter.shareRows({lanes, result, lane, c.kernel.depth(), 1, 1, side});
     for (const Value* value : c.yields) c.emitter.emitLinear(value, result);
-    // The first lane stores the result. In place of an operand it must wait until the other lanes have read that.
+    // If the result is stored in place of an operand, the first lane waits until the other lanes have read that.
     if (c.isInPlace()) c.kernel.barrier();
     c.kernel.guard(stores, [&] {
       for (size_t slot = 0; slot < c.yields.size(); ++slot) c.store(slot, result);

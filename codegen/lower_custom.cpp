@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A region that holds a tg.custom: its kernel is there already and is made static.
+// custom: a region around a tg.custom, whose kernel the module holds. The kernel is copied, its shapes are fixed,
+// its calls are inlined and its matrices split; then its needs are checked against the target.
 #include <fmt/format.h>
 
 #include "codegen/lower.h"
@@ -14,7 +15,7 @@
 
 namespace tg {
 
-/// Whether the kernel is the gradient that the compiler made of another.
+/// Whether the compiler made the kernel, as the gradient of another.
 static bool isGradient(const Item& kernel) { return kernel.loc && kernel.loc->how == "vjp"; }
 
 static Result<void> checkAmountsOf(const Op& custom, const LoweredKernel& lowered, const Target& target) {
@@ -37,7 +38,7 @@ Result<LoweredKernel> lowerCustom(const Module& module, const Op& fused, const T
   inlineCalls(module, *out.kernel);
   splitMatrices(*out.kernel, target);
   overlapSharedBuffers(*out.kernel);
-  tg::erase(out.kernel->attrs, "vjp");  // of no use to what runs, and it names a kernel that goes
+  tg::erase(out.kernel->attrs, "vjp");  // unused from here on, and it names a kernel that will be erased
   for (size_t axis = 0; axis < out.grid.size(); ++axis) out.grid[axis] = out.kernel->grid[axis].integer;
   TG_CHECK(checkAmountsOf(custom, out, target));
   for (const CustomParam& param : customParams(source)) {
@@ -50,7 +51,7 @@ Result<LoweredKernel> lowerCustom(const Module& module, const Op& fused, const T
   return out;
 }
 
-// There is no choice.
+// The kernel is given, so there is nothing else to try.
 Schedules neighbours(const Op&, const Target&, const CustomSchedule&) { return {}; }
 
 }  // namespace tg

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// map: one invocation for one or four elements of each result.
+// map: one invocation for one element of each result, or for four. Smaller results are stored by the first
+// invocations only.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 namespace tg {
 
+/// Whether `vec` divides the elements of every result.
 static bool everyYieldIsWhole(const Op& fused, int64_t vec) {
   const auto& operands = fused.regions[0]->terminator()->operands;
   return std::all_of(operands.begin(), operands.end(),

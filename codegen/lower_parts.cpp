@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// parts: several schedules in one kernel: each computes some of the results in workgroups of its own.
+// parts: several schedules in one kernel, each of which computes some of the results in workgroups of its own. All
+// parts have one workgroup size; their workgroups follow one another along x.
 #include <fmt/format.h>
 
 #include "codegen/lower_schedules.h"
@@ -40,7 +41,7 @@ Result<void> lowerKernel(LowerContext& c, const PartsSchedule& schedule) {
   return {};
 }
 
-// There is no choice.
+// A set of parts comes from merging kernels, so there is nothing else to try.
 Schedules neighbours(const Op&, const Target&, const PartsSchedule&) { return {}; }
 
 }  // namespace tg

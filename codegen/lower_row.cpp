@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// row: reductions along the last axes, a row by one invocation, a subgroup or a workgroup.
+// row: reductions along the last axes. A row is computed by one invocation, a subgroup or a workgroup. Results are
+// of three kinds: whole rows, one element a row, and sums over neighbouring rows.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +27,8 @@ std::optional<RowSchedule> choose(const Op& fused, const Target& target) {
   constexpr int64_t kFewRounds = 4, kTiny = 16;
   int64_t vec = rows.length % 4 == 0 ? 4 : 1, lanes = 1, workgroup;
   if (target.reduce == "workgroup" && (rows.length > kTiny || rows.rows < target.parallel / kTiny)) {
-    // A subgroup for a row while its elements fit the registers; else a workgroup, whose lanes take a few.
+    // A subgroup for each row if its elements fit the registers, else a workgroup with a few elements for each
+    // lane.
     int64_t subgroup = reliedSubgroup(target);
     if (rows.length < subgroup * vec) vec = 1;  // vectors would leave lanes idle
     bool narrow = subgroup > 1 && rows.length <= subgroup * vec * kHeldRounds;
@@ -34,7 +36,7 @@ std::optional<RowSchedule> choose(const Op& fused, const Target& target) {
     int64_t least = std::min<int64_t>(32, roundUpToPowerOfTwo(rows.length));
     int64_t wanted = roundUpToPowerOfTwo((rows.length + vec * kFewRounds - 1) / (vec * kFewRounds));
     lanes = narrow ? subgroup : std::min(std::max(wanted, least), most);
-    // A subgroup for a short row has little to do for each workgroup that is started.
+    // A subgroup has little to do for a short row; larger groups save the cost of starting groups.
     const int64_t group = vec == 1 ? lightWorkgroup(target, rows.rows * lanes) : preferredGroup(target);
     workgroup = narrow ? std::max(group / lanes, int64_t{1}) * lanes : lanes;
   } else {
@@ -78,7 +80,7 @@ std::vector<Schedule> neighbours(const Op& fused, const Target& target, const Ro
 
 namespace {
 
-/// Rows and row length a schedule's region works on: the largest result is rows × length, or rows.
+/// The rows of the schedule's results: their number and length.
 RowSpace rowsOf(const LowerContext& c) {
   RowSpace space;
   std::vector<Value*> results;
@@ -90,16 +92,16 @@ RowSpace rowsOf(const LowerContext& c) {
   return space;
 }
 
-/// Which results are values of whole rows, one element a row, or sums over neighbouring rows.
+/// The slots of results that are whole rows, single elements of a row, or sums over neighbouring rows.
 struct RowSlots {
   std::vector<size_t> full, single, sums;
   int64_t each = 0;  ///< rows of a sum
 };
 
-/// Moves loads that stand behind a block's first reduction before it, where their addresses are known there: a load
-/// takes long, and passes while the row is reduced. Its elements stay in registers until they are used, so that no more
-/// than 64 are loaded early. On an H200 the gradient of a layer_norm over 8192 rows of 768, with the residual that is
-/// added to it, takes 50 us without this and 44 with it.
+/// Hoists loads from behind a block's first reduction to before it, if their addresses are known there, so that the
+/// reduction hides the latency of the loads. Loaded elements stay in registers until they are used, so at most 64
+/// are hoisted. On an H200 the gradient of a layer_norm over 8192 rows of 768, with the residual that is added to
+/// it, takes 50 us without this and 44 with it.
 void loadBeforeReductions(OpList& ops) {
   constexpr int kRegisters = 64;
   for (Op* op : ops)
@@ -108,7 +110,7 @@ void loadBeforeReductions(OpList& ops) {
     return op->code == Opcode::k_subgroup_reduce || op->code == Opcode::k_workgroup_reduce;
   });
   if (reduction == ops.end()) return;
-  std::unordered_set<const Op*> behind(reduction, ops.end());  // those that must stay there
+  std::unordered_set<const Op*> behind(reduction, ops.end());  // ops that must stay behind the reduction
   std::vector<Op*> movable;
   int held = 0;
   for (auto it = std::next(reduction); it != ops.end(); ++it) {
@@ -123,7 +125,7 @@ void loadBeforeReductions(OpList& ops) {
     behind.erase(op);
     movable.push_back(*it);
   }
-  // Only loads move, and the computations of their addresses.
+  // Of the ops that may move, only loads and the computations of their addresses do.
   std::unordered_set<const Op*> wanted;
   for (auto it = movable.rbegin(); it != movable.rend(); ++it)
     if (const Op* op = *it; op->code == Opcode::k_load || wanted.contains(op)) {
@@ -134,11 +136,12 @@ void loadBeforeReductions(OpList& ops) {
     if (wanted.contains(op)) ops.insert(*reduction, ops.take(op));
 }
 
-/// Rows that a subgroup or a workgroup share. What a lane reads in a few rounds it keeps for later passes.
+/// Rows that a subgroup or a workgroup shares. If a lane reads its elements in few rounds, the loop over them is
+/// unrolled and the elements stay in registers from the reductions to the stores.
 ///
-/// Where sums over rows are among the results, the workgroup has all rows of a sum. Its subgroups take one row after
-/// another, and a lane keeps sums of the elements it has of them; at the end those of the subgroups are added up in
-/// shared memory, in their order.
+/// If sums over rows are among the results, one workgroup has all rows of a sum. Its subgroups take one row after
+/// another, and each lane keeps partial sums of its columns in registers. At the end the partial sums of the
+/// subgroups are added up through shared memory, in the order of the subgroups:
 ///
 ///   turn 0    row 0   row 1  …  row 7        subgroup s has row turn·8 + s
 ///   turn 1    row 8   row 9  …  row 15
@@ -175,7 +178,7 @@ class SharedRows {
   const bool bySubgroup_, ownSubgroup_;
 };
 
-/// What an invocation has of a row at a column; `sums` are those of this column.
+/// Stores a row's results at a column, and adds its elements to `sums`, which are those of this column.
 void SharedRows::elements(const Index& row, const Index& column, std::span<KV> sums) {
   const Index start = c_.space.scale(row, rows_.length);
   if (c_.space.max(column) < rows_.length) {
@@ -185,32 +188,32 @@ void SharedRows::elements(const Index& row, const Index& column, std::span<KV> s
     c_.storeAll(slots_.full, offset);
     return;
   }
-  // At an index as the reductions', whose values are known. An invocation behind the row's end reads nothing more: a
-  // result may stand where an operand does.
+  // Past the row's end: uses the index that the reductions used, whose element is cached already. Such an
+  // invocation must load nothing more, since a result may be stored in place of an operand.
   auto [inside, at] = c_.emitter.ofRow(column, rows_.length);
   const Index offset = c_.space.add(start, at);
   c_.kernel.guard(inside, [&] { c_.storeAll(slots_.full, offset); });
 }
 
-/// A row, of which `sums` has the sums of each round, one after another.
+/// Computes a row. `sums` are the partial sums of the lane's rounds, one round after another; empty without sums.
 void SharedRows::row(const Index& row, std::span<KV> sums) {
   const KV own = local();
   const Index lane = c_.space.variable(own, lanes_);
   c_.emitter.shareRows({lanes_, row, lane, c_.kernel.depth(), vec_, bySubgroup_ ? subgroup_ : 1});
   const KV first = c_.kernel.op(Opcode::k_eq, {own, KernelBuilder::u32(0)}, DType::i1);
-  // Statistics are computed by all invocations, then stored by the first.
+  // All invocations compute the row's single elements; the first stores them.
   for (size_t slot : slots_.single) c_.emitter.emitLinear(c_.yields[slot], row);
   if (!slots_.single.empty())
     c_.kernel.guard(first, [&] {
       for (size_t slot : slots_.single) c_.store(slot, row);
     });
   if (slots_.full.empty() && sums.empty()) return;
-  // Shared reductions must be met by all invocations before control flow diverges.
+  // All invocations must reach the shared reductions, so they are emitted before control flow diverges.
   c_.emitter.pullRowReductions(row, rows_.length, opsBehind(c_.yields));
   if (!sums.empty() || rounds() <= heldRounds(lanes_, bySubgroup_ ? subgroup_ : 1)) {
     const size_t count = slots_.sums.size();
-    // A load behind a store waits for it, as both may be of one element for all a device's compiler knows: what whole
-    // rounds store is computed before the first store.
+    // A load behind a store waits for it, because the driver's compiler must assume that they alias. So the results
+    // of all full rounds are computed before the first store.
     for (int64_t round = 0; round < rounds(); ++round) {
       const Index column = columnOf(IndexSpace::constant(round), lane);
       if (c_.space.max(column) >= rows_.length) continue;
@@ -222,7 +225,7 @@ void SharedRows::row(const Index& row, std::span<KV> sums) {
                sums.empty() ? sums : sums.subspan(static_cast<size_t>(round) * count, count));
     return;
   }
-  // A number of the whole tensor, as a loss scale, is read once: no store between may have changed it.
+  // A scalar binding, such as a loss scale, is loaded once before the loop: no store may change it.
   c_.emitter.pullNumbers(opsBehind(c_.yields));
   c_.kernel.hint("round");
   c_.kernel.loop(c_.kernel.depth(), KernelBuilder::u32(0), rounds(), 1, {},
@@ -232,7 +235,7 @@ void SharedRows::row(const Index& row, std::span<KV> sums) {
                  });
 }
 
-/// The rows of a workgroup and their sums.
+/// Computes the rows of a workgroup and the sums over them.
 void SharedRows::summed(const Index& group) {
   const Index own = c_.space.variable(c_.kernel.subgroup(Opcode::k_subgroup_id), perGroup());
   const KV none = KernelBuilder::f32(0);
@@ -251,6 +254,7 @@ void SharedRows::summed(const Index& group) {
   storeSums(group, sums);
 }
 
+/// Adds up the partial sums of the subgroups through shared memory, one result after another.
 void SharedRows::storeSums(const Index& group, std::span<const KV> sums) {
   const int64_t vectors = rows_.length / vec_;
   Value* shared = c_.kernel.sharedBuffer(
@@ -341,7 +345,7 @@ Result<void> lowerKernel(LowerContext& c, const RowSchedule& schedule) {
                   fmt::format("schedule {} has one invocation for a row; sums over rows need a subgroup",
                               c.schedule.str()));
 
-  // Row values first, then one pass over the row for every full result.
+  // The single elements first, then one pass over the row that stores all whole-row results.
   auto statistics = [&](const Index& row) {
     for (size_t slot : slots.single) c.store(slot, row);
   };
