@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul{tile, depth}: products whose tiles stand in registers, or in what holds the registers that spill.
+// matmul{tile, depth}: products with a register tile for each invocation, which reads both operands from memory.
+// This is the schedule of CPU drivers such as lavapipe, where a cache holds the sums that spill, and of products on
+// a GPU that are too narrow for blocks in shared memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +18,7 @@
 namespace tg {
 namespace {
 
-/// A tile of a product for each invocation, `depth` of k at a time.
+/// A tile of the product for each invocation, which takes `depth` of k at a time.
 struct RegisterTile {
   int64_t m = 1, n = 1, depth = 1, workgroup = 8;
   bool stepwise = false;
@@ -27,7 +29,8 @@ struct RegisterTile {
 
 bool readsWindows(const Value* factor) { return innermostWindow(factor) > 0; }
 
-/// The extents that an axis of a factor was reshaped from, outermost first.
+/// The extents that an axis of a factor (k, or m or n) was reshaped from, outermost first; the whole extent if it
+/// was not reshaped.
 Shape axisFactors(const Op& product, int which, bool alongK) {
   const Value* factor = product.in(which);
   const Shape& shape = factor->type.shape;
@@ -39,7 +42,7 @@ Shape axisFactors(const Op& product, int which, bool alongK) {
   int axis = from.rank();
   while (axis > 0 && taken < behind) taken *= from[--axis];
   if (taken != behind) return whole;
-  // Of the outermost a part may belong to the axis, as the channels of one group of a convolution.
+  // The axis may have only a part of its outermost extent, such as the channels of one group of a convolution.
   std::vector<int64_t> innerFirst;
   for (int64_t left = extent; left > 1 && axis > 0; left /= innerFirst.back()) {
     const int64_t next = from[--axis];
@@ -51,7 +54,8 @@ Shape axisFactors(const Op& product, int which, bool alongK) {
   return factors.rank() > 0 ? factors : whole;
 }
 
-/// The elements of the innermost extents, as many of these as `most` holds, times what divides the next.
+/// The number of elements of the innermost extents, as many whole ones as fit into `most`, times the largest
+/// fitting divisor of the next.
 int64_t wholeExtents(const Shape& factors, int64_t most) {
   int64_t count = 1;
   for (int axis = factors.rank() - 1; axis >= 0; --axis) {
@@ -63,9 +67,9 @@ int64_t wholeExtents(const Shape& factors, int64_t most) {
   return count;
 }
 
-/// Of a convolution whose windows are operand `which`: whole extents of the image and of the window at a
-/// time, so that what is not the tile's number is constant and an element of windows that overlap is read
-/// once.
+/// The tile of a convolution whose windows are operand `which`. It has whole extents of the image and of the
+/// window, so that all index parts except the tile's number are constants, and an element of overlapping windows is
+/// loaded once.
 RegisterTile windowTile(const Op& product, int which, const Target& target) {
   constexpr int64_t kMostProducts = 2048;  // of a loop's body; more take seconds to compile
   constexpr int64_t kMostDeep = 16;
@@ -77,7 +81,7 @@ RegisterTile windowTile(const Op& product, int which, const Target& target) {
   const Shape deep = axisFactors(product, which, true);
   RegisterTile tile;
   tile.depth = wholeExtents(deep, kMostDeep);
-  // Whole vectors of the other operand, where doubling makes them.
+  // Twice the depth, if that makes it a multiple of four: whole vectors of the other operand.
   if (tile.depth % 4 != 0 && wholeExtents(deep, 2 * tile.depth) % 4 == 0) tile.depth *= 2;
   const int64_t wide = wholeExtents(axisFactors(product, which, false), kMostWide);
   const int64_t extent = which == 1 ? size.m : size.n;
@@ -91,16 +95,17 @@ RegisterTile windowTile(const Op& product, int which, const Target& target) {
   return tile;
 }
 
-/// Rounds of a loop of sums between two blocks of them; each round adds `depth` products to a sum, or one
-/// sum of these.
+/// Rounds along k after which a loop of sums starts a new block of sums. In a round each sum gets `depth` products,
+/// or, with `stepwise`, one sum of these.
 int64_t roundsOfBlock(int64_t depth, bool stepwise) {
   return stepwise ? kSumBlock : std::max<int64_t>(kSumBlock / depth, 4);
 }
 
-/// Of a product on a GPU whose rows or columns are too few for blocks in shared memory. Each round along k waits for its
-/// loads, which many invocations with few sums each hide best, and neighbours coalesce where their columns are close: an
-/// invocation has one column where rows of the second factor lie along k, a row of the window in the gradient of a
-/// convolution's kernels, else a vector. On an H100, in microseconds by rows and columns of an invocation:
+/// The tile of a product on a GPU that has too few rows or columns for blocks in shared memory. Every round along k
+/// waits for its loads. Many invocations with few sums each hide that latency best, and loads coalesce if
+/// neighbouring invocations have close columns. So an invocation has one column if rows of the second factor lie
+/// along k, a row of the window in the gradient of a convolution's kernels, else a vector. On an H100, in
+/// microseconds, by rows and columns of an invocation:
 ///
 ///   8 x 4096 by (4096 x 4096)T                          [8, 1] 53   [8, 4] 61   [4, 4] 132   [2, 4] 282
 ///   512 of 8192 x 8 by 8 x 8                            [4, 4] 94   [8, 8] 193  [4, 8] 197
@@ -122,24 +127,24 @@ RegisterTile narrowTile(const Op& product, const Target& target) {
   return tile;
 }
 
-/// As large as registers allow while enough invocations remain to fill the device. Where a cache holds the
-/// sums that registers do not, larger tiles fetch less; rows of both factors that lie far apart, as where a
-/// sum runs over the batch, ask for the most. (Twice the sums take twice as long to compile on lavapipe.)
+/// The tile is as large as registers allow while enough invocations remain to fill the device. If a cache holds the
+/// sums that registers do not, larger tiles fetch less. The largest are for products whose rows are far apart in
+/// both factors, as where a sum runs over the batch. (Twice the sums take twice as long to compile on lavapipe.)
 ///
-/// On lavapipe a fetch of four numbers for eight invocations takes as long as 20 multiplications and
-/// additions, and putting a sum away and fetching it, once in each round, as long as two or three. A square
-/// tile has the fewest fetches, and its round of 4 along k still fits the cache of instructions. Rows of the
-/// second factor along k are too far apart for tiles so wide: their lines push each other out of the cache.
+/// On lavapipe a fetch of four numbers for eight invocations takes as long as 20 fma. Spilling and reloading a sum,
+/// once in each round, takes as long as two or three. A square tile has the fewest fetches, and its round of 4
+/// along k still fits the instruction cache. If rows of the second factor lie along k, they are too far apart for
+/// such wide tiles: their cache lines evict each other.
 RegisterTile plainTile(const Op& product, const Target& target) {
   const ProductSizes size = productSizes(product);
-  // A loop puts all sums away and fetches them in every round: the longer, the fewer.
+  // A loop spills and reloads all sums in every round, so a round takes as much of k as possible.
   RegisterTile tile{divisor(size.m, {8, 7, 6, 5, 4, 3, 2, 1}), divisor(size.n, {8, 4, 7, 6, 5, 3, 2, 1}),
                     divisor(size.inner, {8, 4, 7, 6, 5, 3, 2, 1})};
   auto invocations = [&](int64_t m, int64_t n) { return size.batch * (size.m / m) * (size.n / n); };
   if (target.matmul == "register" && tile.m * tile.n == 64) {
     const bool along = as::matmul(product).transpose_b();
     const bool apart = as::matmul(product).transpose_a() && !along;
-    // Below, what they save of a step does not make up for what they take longer to compile.
+    // For smaller products, the time that is saved in a step does not make up for the longer compilation.
     constexpr int64_t kLarge = 1 << 24;  // multiplications
     const bool large = size.batch * size.m * size.n >= kLarge / size.inner;
     if (large && !along && size.m % 16 == 0 && size.n % 16 == 0 && size.inner % 4 == 0 &&
@@ -155,13 +160,14 @@ RegisterTile plainTile(const Op& product, const Target& target) {
   return tile;
 }
 
-/// A strip of an operand: `count` positions along m or n by `depth` along k, as scalars
-/// part[position][k] taken out of whatever vectors the loads gave.
+/// A strip of an operand in registers: `count` positions along m or n by `depth` along k. Elements are extracted
+/// from the loaded vectors when they are used.
 class Strip {
  public:
   Strip(LowerContext& c, const Product& p, int which, bool alongK)
       : c_(c), p_(p), which_(which), alongK_(alongK) {}
 
+  /// Emits the loads of the strip at (first, k), by vectors of four along k or along the positions where possible.
   void load(const Indices& lead, const Index& first, int64_t count, const Index& k, int64_t depth) {
     parts_.assign(static_cast<size_t>(count), std::vector<Part>(static_cast<size_t>(depth)));
     bool vector = alongK_ ? depth % kLanes == 0 : count % kLanes == 0 && c_.space.align(first) % kLanes == 0;
@@ -183,7 +189,7 @@ class Strip {
     const Part& part = parts_[static_cast<size_t>(position)][static_cast<size_t>(k)];
     return c_.kernel.extract(part.loaded, part.lane);
   }
-  /// Four neighbouring positions at one k as a vector.
+  /// Four neighbouring positions at one k, as a vector: as loaded, or put together from scalars.
   KV four(int64_t position, int64_t k) {
     auto it = vectors_.find({position, k});
     if (it != vectors_.end()) return it->second;
@@ -197,7 +203,7 @@ class Strip {
   Index shifted(const Index& index, int64_t by) const {
     return c_.space.add(index, IndexSpace::constant(by));
   }
-  /// A lane of what a load gave; taken out when it is used.
+  /// A lane of a loaded vector, extracted when it is used.
   struct Part {
     KV loaded;
     int lane = 0;
@@ -221,7 +227,8 @@ bool wantsTurned(const Op& product, const Target& target) {
   return tile.depth % 4 != 0 && tile.m % 4 == 0 && productSizes(product).inner > tile.depth;
 }
 
-/// Invocations of a workgroup. On a GPU as many as leave each processor several groups; elsewhere those of a row.
+/// Invocations of a workgroup. A GPU gets as large ones as leave each processor several groups; elsewhere a group
+/// has the invocations of a row of tiles.
 static int64_t workgroupOf(const RegisterTile& tile, const ProductSizes& size, const Target& target) {
   constexpr int64_t kLeast = 8, kMost = 64, kGroupsPerUnit = 4;
   const int64_t across = size.n / tile.n, invocations = size.batch * (size.m / tile.m) * across;
@@ -240,7 +247,8 @@ static RegisterTile registerTile(const Op& product, const Target& target) {
                       : target.matmul == "shared" ? narrowTile(product, target)
                                                   : plainTile(product, target);
   tile.workgroup = workgroupOf(tile, productSizes(product), target);
-  // Loops within loops keep every sum twice, and take a tenth longer.
+  // A loop that is split into blocks of sums keeps every sum twice and takes a tenth longer. Stepwise sums need
+  // fewer blocks, since a block has `depth` times as many terms.
   tile.stepwise = target.matmul == "register" && tile.depth >= 4 &&
                   productSizes(product).inner / tile.depth > 2 * roundsOfBlock(tile.depth, false);
   return tile;
@@ -317,8 +325,8 @@ Result<void> lowerKernel(LowerContext& c, const MatmulSchedule& schedule) {
           a.load(lead, m0, tileM, k, depth);
           b.load(lead, n0, tileN, k, depth);
           std::vector<KV> sums = carried;
-          // A sum takes all of the strip at once: where they do not all fit
-          // registers, each is fetched and put back once.
+          // Each sum takes all k of the strip at once: where the sums do not all fit the registers, each is
+          // reloaded and spilled once a round.
           for (int64_t i = 0; i < tileM; ++i)
             for (int64_t j = 0; j < perRow; ++j) {
               KV& sum = sums[static_cast<size_t>(i * perRow + j)];

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul{tile, shared}: a contraction by workgroups: each computes a block of the product, tile by tile along
-// k. Both operands' tiles stand in shared memory as vectors along m (or n), so that an invocation reads four
-// factors at once; the next tile is loaded into registers while this one is used.
+// matmul{tile, shared}: each workgroup computes a block of the product, in steps along k. In a step both operands'
+// tiles are in shared memory, as vectors along m (or n), so that an invocation reads four factors at once, and the
+// next tiles are being loaded into registers (see Pipeline in tile.h):
+//
+//                     block[1]
+//            B     ┌───────────────┐ depth       an invocation multiplies tile[0] of A by tile[1] of B
+//       depth      └───────────────┘             for each k of the step; its tile is made of fours that
+//      ┌─────┐     ┌───────────────┐             lie apart, so that reads have no bank conflicts
+//    A │     │     │ block of C    │ block[0]
+//      └─────┘     └───────────────┘
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,17 +28,18 @@
 namespace tg {
 namespace {
 
-/// A product staged in shared memory: how a workgroup divides its block.
+/// How a workgroup divides its block of a product.
 struct SharedBlocking {
   int64_t tile[2];     ///< rows and columns of an invocation
   int64_t block[2];    ///< rows and columns of a workgroup
   int64_t depth;       ///< of a tile along k
-  int64_t slices = 1;  ///< parts of a tile along k; as many invocations share each place of the block
-  int64_t run = 1;     ///< rows of the second operand's tile that an invocation loads, neighbours along k
+  int64_t slices = 1;  ///< invocations that share each place of the block; each takes a part of a tile's k
+  int64_t run = 1;     ///< consecutive rows (along k) of the second operand's tile that an invocation loads
   int64_t across() const { return block[1] / tile[1]; }
   int64_t places() const { return block[0] / tile[0] * across(); }
   int64_t invocations() const { return places() * slices; }
-  /// Of shared memory, at most: two tiles, each row of one a vector longer, and the sums of the slices.
+  /// Upper bound of shared memory in bytes: both tiles, with a vector of padding behind each row of one, and the
+  /// sums of the slices.
   int64_t bytes() const {
     return 4 * (depth * (block[0] + block[1] + 8) + (slices > 1 ? slices * block[0] * block[1] : 0));
   }
@@ -48,23 +56,25 @@ bool fits(const SharedBlocking& it, const Target& target) {
   return it.invocations() <= largestGroup(target) && gives(target, LimitId::sharedBytes, it.bytes());
 }
 
-/// A blocking, and when it is chosen.
+/// A blocking, and the conditions under which it is chosen.
 struct BlockingChoice {
   SharedBlocking blocking;
-  int64_t leastBlocks;  ///< of 32 × 32 elements, per parallel unit
+  int64_t leastBlocks;  ///< least size of the product, in blocks of 32 x 32 elements for each processor
+  /// Bounds of the extent along k.
   int64_t leastInner = 1, mostInner = INT64_MAX;
   bool bothAlongK = false;  ///< only where both operands lie along k in memory
   bool fits(const Target& target) const { return tg::fits(blocking, target); }
   SharedMatmulSchedule schedule() const { return scheduleOf(blocking); }
 };
 
-/// The first that fits is taken. Measured on an H200 (132 processors, fma ceiling 61.9 TFLOP/s): products of
-/// thousands of blocks reach 44 to 49 TFLOP/s with 8 × 8 elements an invocation; 4 × 4 fill the device with
-/// fewer blocks. Twice the columns take 3 to 18 % less time, where they are not mostly outside, else twice
-/// the rows (44 against 39, 64 columns). What lies along k is turned on its way to shared memory, which more
-/// invocations do better: where both operands do, 128 × 128 reach 46.6 and 64 × 128 reach 44.4. They are better over
-/// 50 304 terms too: 13.6 ms against 14.2 on an H100 (8192 × 768). Fewer blocks still wait for memory in every step,
-/// so that longer steps shared by slices win (2048 × 128 over 512: 16.5 us in two slices, 22.6 in one).
+/// The first one that fits is taken. Measured on an H200 (132 processors, fma ceiling 61.9 TFLOP/s): products of
+/// thousands of blocks reach 44 to 49 TFLOP/s with 8 × 8 elements an invocation; 4 × 4 fill the device with fewer
+/// blocks. Blocks with twice the columns take 3 to 18 % less time, unless most of the added columns are outside the
+/// product; then those with twice the rows do (44 against 39, 64 columns). An operand that lies along k is
+/// transposed on its way to shared memory, for which more invocations are better: if both do, 128 × 128 reach 46.6
+/// and 64 × 128 reach 44.4. 128 × 128 are better over 50 304 terms too: 13.6 ms against 14.2 on an H100 (8192 ×
+/// 768). With fewer blocks, every step waits for memory, so longer steps that slices share win (2048 × 128 over
+/// 512: 16.5 us in two slices, 22.6 in one).
 constexpr BlockingChoice kSharedBlockings[] = {
     {{{8, 8}, {128, 128}, 16}, 32, 65, INT64_MAX, true},
     {{{8, 8}, {128, 128}, 16}, 32, 32768},
@@ -84,18 +94,20 @@ constexpr BlockingChoice kSharedBlockings[] = {
 
 const Type kVector = Type::scalar(DType::f32, kLanes);
 
-/// A convolution whose windows are the second factor. An invocation loads a row of the windows of four positions, whose
-/// elements overlap: 6 loads instead of 12 for windows of three. Its neighbours load the next positions, side by side in
-/// memory; where they take neighbouring k instead, each reads another place of the window or another channel. Microseconds
-/// on an H100, of the forward product and of the gradient of the images:
+/// The blocking of a convolution whose windows are the second factor. An invocation loads a run of k, one row of
+/// the window, for four positions. The windows of neighbouring positions overlap, so that this takes 6 loads
+/// instead of 12 for windows of three. Neighbouring invocations load the next positions, which are contiguous in
+/// memory; if they took neighbouring k instead, each would read another place of the window or another channel.
+/// Microseconds on an H100, of the forward product and of the gradient of the images:
 ///
 ///                                     runs of this  8 x 8, depth 12, in runs  8 x 8, depth 16, along k
 ///   3x3, 64 channels, 32 of 56 x 56   193  199      218  223                  248  261
 ///   3x3, 128 channels, 32 of 28 x 28  209  220      215  225                  256  254
 constexpr SharedBlocking windowBlocking(int64_t window) { return {{8, 4}, {64, 64}, 8 * window, 1, window}; }
 
-/// One operand's tile in shared memory, as vectors along its positions: lane position % 4 of vector position / 4 in
-/// row k. An invocation's positions are fours side by side, `places` of them apart.
+/// One operand's tile in shared memory, as vectors along its positions (m or n): vector position / 4 of row k has
+/// the element in lane position % 4. An invocation's positions are fours that are `places` fours apart, so that
+/// neighbours read neighbouring vectors.
 class Staged {
  public:
   Staged(LowerContext& c, const Product& p, int which, bool alongK, const SharedBlocking& blocking,
@@ -105,13 +117,14 @@ class Staged {
         run_(which == 0 ? 1 : blocking.run), groups_(blocking.invocations() / fours_),
         places_(blocking.block[which] / tile_), alongK_(alongK), vector_(!alongK && extent_ % kLanes == 0),
         tasks_(c, depth_ * fours_, blocking.invocations(), lane) {
-    // Turned, an odd pitch: neighbours write side by side.
+    // An odd pitch for a tile that is transposed while it is written, so that the writes of neighbours hit other
+    // banks.
     const int64_t pitch = alongK_ ? fours_ + 1 - fours_ % 2 : fours_;
     shared_ = SharedTile::make(c, depth_, pitch, which == 0 ? "tile_a" : "tile_b");
   }
 
-  /// What this invocation brings of the tile that begins at (origin, k0), in registers. Where memory runs
-  /// along k, neighbours take neighbouring k, and each four positions of one.
+  /// Loads this invocation's vectors of the tile at (origin, k0) into registers. If memory runs along k,
+  /// neighbouring invocations take neighbouring k, and each the four positions of one k.
   std::vector<KV> load(const Indices& lead, const Index& origin, const Index& k0) {
     std::vector<KV> out;
     tasks_.load([&](const Index& task) {
@@ -124,28 +137,29 @@ class Staged {
       std::vector<KV> lanes;
       for (int64_t lane = 0; lane < kLanes; ++lane)
         lanes.push_back(at(lead, c_.space.add(position, IndexSpace::constant(lane)), k));
-      // `vec` folds the equal literals of a constant operand to a scalar; the loop carries vectors.
+      // `vec` folds equal literals of a constant operand to a scalar, but the loop carries vectors.
       out.push_back(c_.kernel.splat(c_.kernel.vec(lanes)));
     });
     return out;
   }
-  /// Puts what `load` gave into the tile; returns how many vectors that were.
+  /// Stores what `load` gave into the tile; returns the number of vectors.
   size_t store(std::span<const KV> loaded) {
     size_t next = 0;
     tasks_.store([&](const Index& task) { shared_.write(c_, depthOf(task), fourOf(task), loaded[next++]); });
     return next;
   }
-  /// This invocation's factors at a k of the tile.
+  /// Reads this invocation's factors at one k of the tile.
   std::vector<KV> read(const Index& k) { return shared_.vectors(c_, k, place_, tile_ / kLanes, places_); }
-  /// Where in the block factor `i` of the tile stands.
+  /// The position in the block of factor `i` of the invocation's tile.
   Index position(int64_t i) const {
     return c_.space.add(c_.space.scale(place_, kLanes),
                         IndexSpace::constant(i / kLanes * places_ * kLanes + i % kLanes));
   }
 
  private:
-  /// Which k of the tile a task loads. Invocations that load the same k, one for each four of positions, are a group: it
-  /// takes every `groups_`th k, or in runs `run_` neighbours, behind which those of the next group follow.
+  /// The k of the tile that a task loads. The invocations that load the same k, one for each four positions, are a
+  /// group. A group takes every `groups_`th k or, with runs, `run_` consecutive k, followed by the run of the next
+  /// group.
   Index depthOf(const Index& task) const {
     if (alongK_) return c_.space.mod(task, depth_);
     const Index row = c_.space.div(task, fours_);
@@ -154,7 +168,7 @@ class Staged {
     const Index within = c_.space.add(c_.space.scale(group, run_), c_.space.mod(turn, run_));
     return c_.space.add(c_.space.scale(c_.space.div(turn, run_), groups_ * run_), within);
   }
-  /// Which four positions.
+  /// The four positions that a task loads, by number.
   Index fourOf(const Index& task) const {
     return alongK_ ? c_.space.div(task, depth_) : c_.space.mod(task, fours_);
   }
@@ -175,13 +189,13 @@ class Staged {
   SharedTile shared_;
 };
 
-/// Whether vectors of an operand lie along k.
+/// Whether vectors of an operand are loaded along k.
 bool alongK(const Product& p, const SharedMatmulSchedule& schedule, int which) {
   const bool own = (which == 0) != (which == 0 ? p.ta : p.tb);
   return liesAlongK(p, which, p.k, own) != schedule.turned[static_cast<size_t>(which)];
 }
 
-/// The block of the product at a row and a column (counted in blocks) of one batch.
+/// Emits one block of the product, at a row and column (counted in blocks) of one batch.
 class BlockProduct {
  public:
   BlockProduct(LowerContext& c, const Product& p, const SharedMatmulSchedule& schedule,
@@ -209,8 +223,8 @@ class BlockProduct {
  private:
   int64_t quads() const { return blocking_.tile[1] / kLanes; }
 
-  /// Emits `body` under the condition, if there is one, and, with `unread`, under the condition that other kernels read
-  /// the block: some of it lies in a tile on the diagonal or below.
+  /// Emits `body` under the condition, if there is one. With `unread`, also under the condition that other kernels
+  /// read the block: that part of it lies in a tile on the diagonal or below.
   void whereStored(std::optional<KV> condition, const std::function<void()>& body) {
     KernelBuilder& kernel = c_.kernel;
     if (schedule_.unread) {
@@ -222,7 +236,7 @@ class BlockProduct {
     condition ? kernel.guard(*condition, body) : body();
   }
 
-  /// The results of the tile's sums; zeros without any.
+  /// Stores the results of the tile's sums, or zeros if there are none.
   void storeTile(std::span<const KV> acc) {
     for (int64_t i = 0; i < blocking_.tile[0]; ++i)
       for (int64_t quad = 0; quad < quads(); ++quad)
@@ -230,14 +244,14 @@ class BlockProduct {
               acc.empty() ? nullptr : &acc[static_cast<size_t>(i * quads() + quad)]);
   }
 
-  /// The steps along k that count: none of a block that a mask hides, none of tiles that are zero.
+  /// The steps along k that are not skipped: none of a block that a mask hides, none whose tile of A is zero.
   struct Steps {
     KV from, to;
   };
   Steps counting(int64_t steps) {
     KernelBuilder& kernel = c_.kernel;
     Steps out{KernelBuilder::u32(0), KernelBuilder::u32(steps)};
-    // The first row below the block sees columns up to here.
+    // The first column that no row of the block can see, under a causal mask of rows x columns.
     auto sees = [&](int64_t rows, int64_t columns) {
       return c_.space.add(origin_[0], IndexSpace::constant(blocking_.block[0] + columns - rows));
     };
@@ -255,9 +269,9 @@ class BlockProduct {
     }
     return out;
   }
-  /// The sums of the tile, four columns each, over the slice's part of every step. Of a long k they are those of
-  /// blocks of 512, which lose fewer digits. The totals take as many registers as the sums, so tiles of more than
-  /// 16 elements add in one chain: blocks of 8x8 tiles made GPT-2's step 10 % longer on an H200.
+  /// The sums of the invocation's tile, in vectors of four columns, over its slice of every step. If k is long they
+  /// are summed in blocks of 512, which lose fewer digits. The totals need as many registers as the sums, so tiles
+  /// of more than 16 elements add in one chain: blocks of 8x8 tiles made GPT-2's step 10 % longer on an H200.
   std::vector<KV> sums() {
     constexpr int64_t kBlock = 512;
     const int64_t steps = (p_.k + blocking_.depth - 1) / blocking_.depth;
@@ -287,7 +301,8 @@ class BlockProduct {
     return {pipeline.state().begin(), pipeline.state().end()};
   }
 
-  /// Adds what the slices have, in their order, and stores it: every invocation some fours.
+  /// Adds up the sums of the slices through shared memory, in the order of the slices, and stores the results; each
+  /// invocation takes some fours of the block.
   void storeSlices(const std::vector<KV>& acc) {
     int64_t elements = blocking_.block[0] * blocking_.block[1];
     Value* parts = c_.kernel.sharedBuffer(
@@ -324,7 +339,8 @@ class BlockProduct {
     }
   }
 
-  /// The results at four columns of a row, as vectors where no four straddle the edge: of a sum, or zeros.
+  /// Stores the results at four columns of a row: of a sum, or zeros. By vectors if four divides n, so that no
+  /// vector straddles the edge.
   void store(const Index& m, const Index& n, const KV* sum) {
     const bool vector = p_.n % kLanes == 0;
     for (int lane = 0; lane < (vector ? 1 : kLanes); ++lane)
@@ -347,7 +363,7 @@ class BlockProduct {
   Staged a_, b_;
   Index batch_, origin_[2];
   Indices lead_;
-  KV visible_;  ///< whether the block has something that is not hidden
+  KV visible_;  ///< whether some element of the block is not hidden
 };
 
 Result<SharedBlocking> blockingOf(const LowerContext& c, const Product& p,
@@ -387,7 +403,7 @@ std::optional<SharedMatmulSchedule> choose(const Op& product, const Target& targ
     const SharedBlocking& it = each.blocking;
     auto cover = [](int64_t extent, int64_t block) { return (extent + block - 1) / block * block; };
     int64_t rows = cover(m, it.block[0]), columns = cover(n, it.block[1]);
-    // Not where it is mostly more rows or columns outside than the smaller blocks have.
+    // Skipped if it covers over 9/8 of the rows or columns that blocks of 64 cover: the rest would lie outside.
     if (8 * columns > 9 * cover(n, std::min<int64_t>(it.block[1], 64)) ||
         8 * rows > 9 * cover(m, std::min<int64_t>(it.block[0], 64)))
       continue;
@@ -398,10 +414,10 @@ std::optional<SharedMatmulSchedule> choose(const Op& product, const Target& targ
   return std::nullopt;
 }
 
-/// Where a product has few terms and its epilogue reads an operand as large as the result, that operand's loads take as
-/// long as the sums. A smaller tile needs fewer registers, so that more invocations are resident and more loads in
-/// flight. The gradient of a softmax as the epilogue of a product of 64 terms, 96 x 1024 x 1024 elements, took 427 us
-/// on an H100 with 4 x 4 elements an invocation, 474 with 8 x 4, 582 with 8 x 8.
+/// A smaller tile for a product that has few terms and whose epilogue reads an operand as large as the result: that
+/// operand's loads take as long as the sums. A smaller tile needs fewer registers, so that the occupancy is higher
+/// and more loads are in flight. The gradient of a softmax as the epilogue of a product of 64 terms, 96 x 1024 x
+/// 1024 elements, took 427 us on an H100 with 4 x 4 elements an invocation, 474 with 8 x 4, 582 with 8 x 8.
 SharedMatmulSchedule forEpilogue(const Op& fused, const Op& product, const Target& target,
                                  SharedMatmulSchedule chosen) {
   constexpr int64_t kFewTerms = 64;
@@ -409,15 +425,16 @@ SharedMatmulSchedule forEpilogue(const Op& fused, const Op& product, const Targe
   const auto [m, n, inner, batch] = productSizes(product);
   const bool isLarger = chosen.tile[0] * chosen.tile[1] > kSmall.blocking.tile[0] * kSmall.blocking.tile[1];
   if (!isLarger || inner > kFewTerms || inner >= std::min(m, n) || !kSmall.fits(target)) return chosen;
-  // With fewer terms than rows and columns both factors are smaller than the result: what is as large is another operand.
+  // With fewer terms than rows and columns, both factors are smaller than the result, so a binding of that size is
+  // another operand.
   for (int binding = 0; binding < fused.numOperands(); ++binding)
     for (const Value* source : bindingSources(fused, binding))
       if (source->type.elements() >= batch * m * n) return kSmall.schedule();
   return chosen;
 }
 
-/// Whether a product for which `chosen` was chosen loads windows in runs instead: a large one whose last step along k is
-/// full, or one of many.
+/// Whether a product is to load windows in runs, in place of the blocking `chosen`: a large product that has many
+/// steps along k, or whose last step is full.
 bool takesRuns(const Product& p, const SharedMatmulSchedule& chosen, const SharedBlocking& windows,
                const Target& target) {
   constexpr int64_t kWidestRun = 3, kLargeTile = 64, kManySteps = 8;
@@ -436,7 +453,7 @@ SharedMatmulSchedule arranged(const Op& fused, const Target& target, SharedMatmu
   const int64_t rows = (p.m + schedule.shared[0] - 1) / schedule.shared[0];
   schedule.band = kMostBand;
   while (rows % schedule.band != 0) --schedule.band;
-  // `neither` is not asked for: only operands with fours both ways are turned.
+  // `neither` does not matter here: turnedOperands only looks at operands with fours both ways.
   schedule.turned = turnedOperands(fused, *region, p, p.k, true);
   if (inRuns) schedule.turned[1] = liesAlongK(p, 1, p.k, !p.tb);
   return schedule;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the product of a region, which way to load its operands, and emits its epilogue.
 #include "codegen/product.h"
 #include "ir/op_view.h"
 
@@ -73,8 +74,8 @@ bool liesAlongK(const Product& p, int which, int64_t depth, bool neither) {
   return hasFours(!own) ? !own : neither;
 }
 
-/// Loads of scalars where four elements of an operand, along k or not, were asked for: found by emitting them
-/// into a kernel that is thrown away.
+/// The number of scalar loads where vectors of four of an operand are asked for, along k or not. Found by emitting
+/// one vector into a kernel that is thrown away.
 static int splitLoads(const Op& fused, const PlainRegion& region, const Product& p, int which, bool alongK) {
   Block scratch;
   KernelBuilder kernel(scratch);
@@ -82,7 +83,7 @@ static int splitLoads(const Op& fused, const PlainRegion& region, const Product&
   const std::vector<bool> storage(region.bindings.size());
   RegionEmitter emitter(kernel, space, fused, region, storage);
   const int64_t other = which == 0 ? p.m : p.n;
-  // Four lanes from a multiple of four on stay below an extent that four divide.
+  // The start is a multiple of four, so that the four lanes stay below an extent that four divides.
   auto place = [&](int axis, int64_t extent, int64_t step) {
     return space.scale(
         space.variable(kernel.id(Opcode::k_workgroup_id, axis), std::max<int64_t>(1, extent / step)), step);
@@ -105,7 +106,7 @@ std::array<bool, 2> turnedOperands(const Op& fused, const PlainRegion& region, c
                                    int64_t depth, bool neither) {
   std::array<bool, 2> turned{};
   for (int which = 0; which < 2; ++which) {
-    // A binding lies as the product reads it; without fours both ways there is no choice.
+    // A binding lies in memory as the product reads it; without fours both ways there is no choice.
     if (!p.op->in(which)->def || depth % kLanes != 0 || (which == 0 ? p.m : p.n) % kLanes != 0) continue;
     const bool along =
         splitLoads(fused, region, p, which, true) <= splitLoads(fused, region, p, which, false);
@@ -114,7 +115,7 @@ std::array<bool, 2> turnedOperands(const Op& fused, const PlainRegion& region, c
   return turned;
 }
 
-/// Where results stand that belong to an element of the product, or to four beside each other.
+/// The row-major offset of an element in every result, or of four neighbouring columns.
 static Index resultOffset(LowerContext& c, const Product& p, const Index& batch, const Index& row,
                           Index column, bool vector) {
   if (vector) column = c.space.add(column, IndexSpace::lane());
@@ -142,7 +143,7 @@ void epilogue(LowerContext& c, const Product& p, const Index& batch, const Index
       const Shape& shape = p.op->result()->type.shape;
       const KV& sum = acc[static_cast<size_t>(next)];
       c.emitter.define(p.op->result(), c.space.delinear(offset, shape), sum);
-      // A result whose rows four lanes do not divide is stored lane by lane.
+      // If four does not divide a row, a vector may straddle two rows, and the store asks for its lanes one by one.
       for (int lane = 0; vector && lane < kLanes; ++lane)
         c.emitter.define(p.op->result(), c.space.delinear(IndexSpace::atLane(offset, lane), shape),
                          c.kernel.extract(sum, lane));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The product of a region, what its operands and results are at a place: shared by the lowerings of
-// contractions. Private to codegen/.
+// The product (tg.matmul) of a region: its extents, its operands' elements, and its epilogue. Shared by the
+// lowerings of contractions. Private to codegen/.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace tg {
 
-/// The contraction of a region and its extents; batch is the product of the leading axes.
+/// The product of a region, batch x (m x k by k x n); batch is the product of the leading axes.
 struct Product {
   const Op* op = nullptr;
   int64_t m = 1, n = 1, k = 1, batch = 1;
@@ -18,45 +18,45 @@ struct Product {
   Shape lead;
 };
 
-/// The product of the region that the schedule computes; an error where the region has none, or a result has
-/// not an element for each of the product's.
+/// The product that the schedule computes. An error if the region has none, or if a result has not as many elements
+/// as the product.
 Result<Product> findProduct(const LowerContext& c);
 
-/// Where (batch, row, column) of operand `which` lies, row and column of its untransposed view.
+/// The indices of operand `which` for a batch (`lead`), row and column of its untransposed view.
 Indices operandIndices(const Product& p, int which, const Indices& lead, const Index& row,
                        const Index& column);
-/// Operand `which` at (batch, row, column) of its untransposed view, as the product takes it: rounded as its
-/// precision says.
+/// The element of operand `which` at a batch, row and column of its untransposed view, rounded as the product's
+/// precision asks.
 KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
            const Index& column);
 
-/// The same before it is rounded.
+/// The same without the rounding.
 KV plainElement(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
                 const Index& column);
 
-/// A factor as the precision of tg.matmul takes it, in f32; that of f32x3 as it is, which is nearer than its halves.
+/// A factor rounded to the product's precision, in f32. For f32x3 it is not rounded: x itself is more exact than
+/// the sum of its halves.
 KV rounded(KernelBuilder& kernel, const Op& product, const KV& x);
 
-/// Whether vectors of four of operand `which` lie along k, else along its other axis, where `depth` of k are
-/// taken at a time, if nothing is turned: as it lies in memory, the other way where four divide only that
-/// extent, and `neither` where they divide none.
+/// Which way vectors of four of operand `which` run: along k (true) or along its other axis. They run as the
+/// operand's rows lie in memory, unless four divide only the other extent; `neither` is the answer if four divide
+/// none. `depth` stands for the extent along k: the number of k that are taken at a time.
 bool liesAlongK(const Product& p, int which, int64_t depth, bool neither);
-/// The innermost extent of a convolution's windows where a factor is made of them, else 0. The elements of such a factor lie
-/// four in a row nowhere.
+/// The innermost extent of a convolution's windows if a factor is a view of windows (tg.unfold), else 0.
 int64_t innermostWindow(const Value* factor);
-/// Of both operands, whether vectors come in fewer loads the other way than liesAlongK says: views and maps
-/// between memory and the product may turn them.
+/// For each operand, whether vectors need fewer loads the other way than liesAlongK says, because views and maps
+/// between memory and the product transpose it.
 std::array<bool, 2> turnedOperands(const Op& fused, const PlainRegion& region, const Product& p,
                                    int64_t depth, bool neither);
-/// The product of a region, whatever its results are; `op` is null where there is none.
+/// The product of a region, whatever its results are; `op` is null if there is none.
 Product productIn(const PlainRegion& region);
 
-/// Stores every result of the region at the tile's elements, the product being in `acc`
-/// (row-major, `width` accumulators a row of `lanes` columns each). Results of 16 bits are stored as words where
-/// a vector tile is eight columns wide.
+/// Emits the epilogue and stores every result of the region at the elements of a tile. `acc` has the sums of the
+/// tile, row by row, as scalars or, with `vector`, as vectors of four columns. 16-bit results are stored as words
+/// if a vector tile is eight columns wide.
 void epilogue(LowerContext& c, const Product& p, const Index& batch, const Index& m0, const Index& n0,
               int64_t tileM, int64_t tileN, bool vector, const std::vector<KV>& acc);
-/// Stores zero where the element's results stand, or those of four columns beside each other.
+/// Stores zero in every result at an element, or at four neighbouring columns with `vector`.
 void storeZero(LowerContext& c, const Product& p, const Index& batch, const Index& row, const Index& column,
                bool vector);
 

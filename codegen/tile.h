@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that tiled contractions are built of, products and attention alike: how the invocations of a workgroup
-// divide a tile and what they bring to shared memory, the loop over tiles, and the products of what they hold.
-// Private to codegen/.
+// Building blocks of tiled contractions, for products and attention alike: how the invocations of a workgroup
+// divide a tile and what each copies to shared memory, the software-pipelined loop over tiles, and outer products
+// in registers. Private to codegen/.
 #pragma once
 
 #include <functional>
@@ -12,24 +12,25 @@
 
 namespace tg {
 
-/// Which of a block's places an invocation takes, counted in tiles.
+/// The place of an invocation's tile in a block, counted in tiles.
 struct TilePlace {
   Index row, column;
 };
 
-/// The place of invocation `number` of a block of `down` x `across` places.
+/// The place of invocation `number` in a block of `down` x `across` tiles.
 TilePlace placeOf(IndexSpace& space, const Index& number, int64_t down, int64_t across);
 
-/// Vectors that the invocations of a workgroup bring to shared memory, one after the other.
+/// The vectors that the invocations of a workgroup copy to shared memory, `invocations` of them at a time:
+/// invocation `lane` has the tasks lane, lane + invocations, …
 class StagingTasks {
  public:
-  /// `tasks` vectors by so many invocations, of which this is the one with number `lane`.
+  /// `tasks` vectors in all.
   StagingTasks(LowerContext& c, int64_t tasks, int64_t invocations, Index lane)
       : c_(c), count_(tasks), invocations_(invocations), lane_(std::move(lane)) {}
-  /// body(task) for each vector of this invocation. One without a task loads what another does, since a branch
-  /// would wait for the load.
+  /// Emits body(task) for each vector of this invocation. In the last round an invocation may have no task: it
+  /// loads the vector of another task, since a branch would wait for the load.
   void load(const std::function<void(const Index&)>& body) const;
-  /// The same, without those that have no task.
+  /// The same under a predicate: invocations without a task do nothing.
   void store(const std::function<void(const Index&)>& body) const;
 
  private:
@@ -40,45 +41,48 @@ class StagingTasks {
   Index lane_;
 };
 
-/// Rows of four f32 each in shared memory, vector row · pitch + column.
+/// A tile of vectors of four f32 in shared memory. Vector (row, column) has index row · pitch + column.
 struct SharedTile {
   Value* buffer = nullptr;
   int64_t pitch = 0;
 
-  /// A tile of `rows` rows.
+  /// Allocates a tile of `rows` rows.
   static SharedTile make(LowerContext& c, int64_t rows, int64_t pitch, const char* name);
   KV read(LowerContext& c, const Index& row, const Index& column) const;
   void write(LowerContext& c, const Index& row, const Index& column, const KV& value) const;
-  /// The `count` vectors of a row from `column` on, so many apart.
+  /// `count` vectors of a row, at column, column + apart, …
   std::vector<KV> vectors(LowerContext& c, const Index& row, const Index& column, int64_t count,
                           int64_t apart) const;
 };
 
-/// Adds the products of a column, in vectors of four, and a row: sums[i · row.size() + j] += column[i] · row[j].
+/// Adds the outer product of a column, in vectors of four, and a row: sums[i · row.size() + j] += column[i] ·
+/// row[j].
 void addOuterProduct(KernelBuilder& kernel, std::span<const KV> column, std::span<const KV> row,
                      std::span<KV> sums);
 
-/// The loop over tiles that pass through shared memory. A step:
+/// The software-pipelined loop over tiles that pass through shared memory. A step:
 ///
-///   store what the step before has loaded into registers; barrier; load the next tile; body; barrier
+///   store the tile that the last step loaded into registers; barrier; load the next tile; body; barrier
 ///
-/// Without anything to load a step is its body. The loops of a pipeline follow each other; the last step loads the
-/// last tile again, as a branch would wait for the loads.
+/// So the loads are in flight while the body computes. Without anything to load, a step is its body. Several loops
+/// of one pipeline may follow each other. The last step loads the last tile again: a branch would wait for the
+/// load.
 class Pipeline {
  public:
   using Load = std::function<std::vector<KV>(const Index& tile)>;
   using Store = std::function<void(std::span<const KV> loaded)>;
   using Body = std::function<void(const Index& tile, std::span<KV> state)>;
 
-  /// Of `tiles` tiles: loads the first that counts.
+  /// Loads the tile `first` of `tiles`, with which the first step begins.
   Pipeline(LowerContext& c, int64_t tiles, const KV& first, Load load, Store store);
-  /// Values that the steps carry.
+  /// Adds `count` values that the steps carry, which start as `value`.
   void carry(const KV& value, size_t count) { carried_.resize(carried_.size() + count, value); }
   std::span<KV> state() { return std::span(carried_).subspan(loads_); }
 
-  /// A loop over the tiles from..to, counted by a variable of this name.
+  /// Emits a loop over the tiles from..to; `name` is the name of its counter.
   void run(const char* name, const KV& from, const KV& to, const Body& body);
-  /// The same of sums, which are those of `block` tiles each and begin as the state is.
+  /// The same if all carried values are sums: those of `block` tiles at a time start from their initial values,
+  /// which must be zero, and are added to the totals. Rounding errors of long sums are smaller so.
   void runInBlocks(const KV& from, const KV& to, int64_t block, const Body& body);
 
  private:
@@ -90,7 +94,7 @@ class Pipeline {
   int64_t tiles_;
   Load load_;
   Store store_;
-  std::vector<KV> carried_;  ///< what is loaded, then the state
+  std::vector<KV> carried_;  ///< the loaded tile, then the state
   size_t loads_ = 0;
 };
 
