@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kind of schedule a region gets; each kind's own file chooses its numbers.
+// Chooses the kind of schedule for a region; each kind's own file chooses its numbers.
 #include "codegen/schedule.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ const Op* contractionOf(const Op& fused) {
   return nullptr;
 }
 
-/// Matrix units, then shared memory, then registers, as the target and the product's size allow.
+/// By matrix units, else through shared memory, else in registers: the first that suits target and product.
 static Schedule chooseProduct(const Op& fused, const Op& product, const Target& target) {
   if (auto schedule = choose<CoopmatSchedule>(product, target)) return *schedule;
   if (auto schedule = choose<SharedMatmulSchedule>(product, target))
@@ -44,7 +44,8 @@ static Schedule chooseProduct(const Op& fused, const Op& product, const Target& 
   return *choose<MatmulSchedule>(product, target);
 }
 
-/// Whether rows are windows that overlap. With an invocation for each window, neighbours read the same elements.
+/// Whether rows are overlapping windows. With an invocation for each window, neighbours share loads through the
+/// cache.
 static bool rowsOverlap(const Op& fused) {
   const OpList& ops = fused.regions[0]->ops;
   return std::any_of(ops.begin(), ops.end(), [](const Op* op) {
@@ -52,6 +53,8 @@ static bool rowsOverlap(const Op& fused) {
   });
 }
 
+/// An attention or a custom kernel decides the kind. Else: a product with results of its size; reductions along
+/// equal rows; column reductions; and map for what is left.
 static Schedule fastestSchedule(const Op& fused, const Target& target) {
   for (Op* op : fused.regions[0]->ops) {
     if (op->info().fusion == table::Fusion::attention) {
@@ -65,7 +68,7 @@ static Schedule fastestSchedule(const Op& fused, const Target& target) {
   int products = 0;
   std::optional<RowSpace> rows;
   bool mixed = false;
-  std::vector<const Op*> sums;  // none along rows
+  std::vector<const Op*> sums;  // reductions that are not along rows
   for (Op* op : fused.regions[0]->ops) {
     if (op->info().fusion == table::Fusion::contraction) product = op, ++products;
     if (auto space = rowSpaceOf(*op)) {
@@ -99,7 +102,7 @@ static Schedule fastestSchedule(const Op& fused, const Target& target) {
   return *choose<MapSchedule>(fused, target);
 }
 
-/// What a kind's choice leaves to be found from the region.
+/// Sets the fields of a schedule that depend on the region.
 static Schedule arrangedAny(const Op& fused, const Target& target, const Schedule& schedule) {
   return std::visit([&](const auto& kind) { return Schedule(arranged(fused, target, kind)); }, schedule);
 }
@@ -110,7 +113,7 @@ Schedule chooseSchedule(const Op& fused, const Target& target) {
 
 std::vector<Schedule> scheduleCandidates(const Op& fused, const Target& target) {
   constexpr size_t kHandful = 6;  // the chosen one included
-  // Parts are what several kernels became, each with the schedule it had.
+  // A region that has parts keeps them: they were merged from kernels, each with its schedule.
   if (find(fused.attrs, "schedule"))
     if (Schedule own = scheduleOf(fused); std::holds_alternative<PartsSchedule>(own)) return {own};
   std::vector<Schedule> out{withReads(fused, target, chooseSchedule(fused, target))};

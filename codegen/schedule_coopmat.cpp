@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coopmat: the choice of tiles.
+// coopmat: the choice of tiles, by measured rates. lower_coopmat.cpp makes the kernels.
 #include "codegen/schedule_coopmat.h"
 
 #include <algorithm>
@@ -16,18 +16,18 @@
 namespace tg {
 namespace {
 
-/// A tile of a product by matrix units, in steps of 32 along k. Rates are those of 4096 x 4096 x 4096 on an
-/// H200 (f16 in memory, sums of f32) with every processor busy, in TFLOP/s.
+/// A tile of a product by matrix units, in steps of 32 along k. Rates are those of 4096 x 4096 x 4096 on an H200
+/// (f16 in memory, f32 sums) with every processor busy, in TFLOP/s; 0 if not measured.
 struct CoopmatTiling {
   int64_t m, n, warpM, warpN;
   double rate;
-  int64_t resident = 1;  ///< workgroups that a processor runs at a time
+  int64_t resident = 1;  ///< workgroups that run on a processor at a time
   int64_t subgroups() const { return m / warpM * (n / warpN); }
   int64_t groups(const ProductSizes& size) const {
     return size.batch * ((size.m + m - 1) / m) * ((size.n + n - 1) / n);
   }
   int64_t invocations(const Target& target) const { return subgroups() * target.subgroup; }
-  /// Both tiles with a pad behind each row, and patches of the least width.
+  /// Shared memory of both tiles, with padding behind each row, and of patches of the least width.
   int64_t leastBytes(bool split) const {
     return (m * (kStep + kEight) + kStep * (n + kEight)) * 2 * (split ? 2 : 1) +
            subgroups() * kSide * (kSide + kPatchPad) * 4;
@@ -40,37 +40,37 @@ struct CoopmatTiling {
   static constexpr int64_t kStep = 32;
 };
 
-/// Where both operands have 16 bits in memory: what is on its way from there takes 24 registers at most.
+/// If both operands have 16 bits in memory, what is in flight from there takes 24 registers at most.
 constexpr CoopmatTiling kNarrowTilings[] = {
     {128, 256, 64, 64, 348},
     {128, 192, 64, 48, 292},
     {128, 128, 64, 64, 329, 2},
     {64, 64, 32, 32, 180, 2},
 };
-/// Others hold f32 on its way from memory, twice the registers.
+/// Other operands are in flight as f32, in twice the registers.
 constexpr CoopmatTiling kLarge = {128, 128, 64, 32, 0}, kSmall = {64, 64, 32, 32, 0};
-/// Of f32x3, whose tiles take twice the shared memory.
+/// For f32x3, whose tiles take twice the shared memory.
 constexpr CoopmatTiling kSplitTilings[] = {
     {128, 128, 64, 32, 100},
     {64, 128, 32, 32, 70},
     {64, 64, 32, 32, 60, 2},
 };
-/// What a processor takes for one workgroup alone, of the time that it takes for two side by side; chosen.
+/// The time of one workgroup alone on a processor, relative to that of two side by side. Chosen by hand.
 constexpr double kAlone = 0.75;
-/// Where workgroups declare no more shared memory, an H200 runs two on a processor.
+/// Up to this much shared memory, an H200 runs two workgroups on a processor.
 constexpr int64_t kTwoGroups = 24576;
 
-/// Whether a product may be one of the matrix units; not where most of a matrix would lie outside, and not on targets
-/// that multiply in registers. These are CPUs, whose drivers expand matrices into scalar code: Mesa 26 takes minutes
-/// to compile a tile of 64x64.
+/// Whether matrix units may compute a product. Not if most of a matrix would be outside, and not on targets that
+/// multiply in registers. These are CPUs, whose drivers expand matrices into scalar code: Mesa 26 takes minutes to
+/// compile a tile of 64x64.
 bool suitsCoopmat(const Op& product, const Target& target) {
   const auto size = productSizes(product);
   return as::matmul(product).precision() != "f32" && target.multiplies(factorType(product)) &&
          target.matmul != "register" && std::min({size.m, size.n, size.inner}) >= 16;
 }
 
-/// Whether memory holds an operand as the matrices take it, behind views alone. Of windows along the last axis eight
-/// elements in a row lie nowhere.
+/// Whether an operand is a view of, or a cast from, a tensor of the factors' type, so that its words can be copied.
+/// Not windows along the last axis, where no eight elements are contiguous.
 bool isNarrowInMemory(const Value* v, DType dtype) {
   while (v->def && (v->def->code == Opcode::cast || v->def->info().has(table::view))) {
     const Op& op = *v->def;
@@ -92,10 +92,11 @@ std::vector<CoopmatTiling> tilings(const Op& product) {
   return {kLarge, kSmall};
 }
 
-/// The time of a product, in units that are the same for all tilings: processors compute rounds of tiles, of
-/// which the last may leave some idle.
+/// The estimated time of a product, in one unit for all tilings: processors compute rounds of tiles, and the last
+/// round may leave some processors idle.
 double timeOf(const CoopmatTiling& tiling, const ProductSizes& size, const Target& target) {
-  const int64_t each = (tiling.groups(size) + target.units() - 1) / target.units();  // of a processor
+  const int64_t each =
+      (tiling.groups(size) + target.units() - 1) / target.units();  // workgroups of a processor
   const int64_t full = each / tiling.resident, rest = each % tiling.resident;
   const double round = static_cast<double>(tiling.resident * tiling.m * tiling.n) / tiling.rate;
   return (static_cast<double>(full) + (rest ? kAlone : 0)) * round;
@@ -114,7 +115,7 @@ int64_t narrowCount(std::span<Value* const> values) {
                        [](const Value* value) { return isNarrow(value->type.dtype); });
 }
 
-/// Shared memory for both operands' tiles and for the patches of the subgroups, whose rows take so many bytes.
+/// Bytes of shared memory for both operands' tiles and the subgroups' patches, whose rows have `patchRow` bytes.
 static int64_t coopmatBytes(const Product& p, const CoopmatSchedule& schedule, int64_t patchRow) {
   const auto& tile = schedule.tile;
   const auto& warp = schedule.warp;
@@ -127,8 +128,8 @@ static int64_t coopmatBytes(const Product& p, const CoopmatSchedule& schedule, i
   return sum;
 }
 
-/// The tile that takes the least time. Where no rate is known, the large one where that many workgroups keep
-/// the device busy.
+/// The tiling with the least estimated time. If rates are not known, the large one if its workgroups fill half the
+/// device, else the small one.
 template <>
 std::optional<CoopmatSchedule> choose(const Op& product, const Target& target) {
   if (!suitsCoopmat(product, target)) return {};
@@ -153,14 +154,14 @@ CoopmatSchedule arranged(const Op& fused, const Target& target, CoopmatSchedule 
   const Product p = productIn(*region);
   if (!p.op) return schedule;
   schedule.turned = turnedOperands(fused, *region, p, p.k, true);
-  // Results of 16 bits go through one patch, one after the other; those of f32 need none.
+  // 16-bit results go through one patch, one after the other; f32 results of matrices in registers need none.
   const auto operands = FragmentEpilogue::operandsOf(fused, *region, p, target);
   if (operands && narrowCount(region->yields) == 0) return schedule;
   auto patchRow = [&](int64_t columns) {
     return operands ? narrowPatchColumns(columns) * kEight * 2 : (columns + kPatchPad) * 4;
   };
-  // Wide patches make for long stores and few copies of the epilogue, if workgroups stay as small as two of
-  // them must be, or at least fit.
+  // The widest patch that lets two workgroups share a processor, else the widest that fits: wide patches make long
+  // stores and few copies of the epilogue's code.
   auto fits = [&](int64_t most) {
     for (schedule.patch = schedule.warp[1]; schedule.patch >= kSide; schedule.patch -= kSide)
       if (schedule.warp[1] % schedule.patch == 0 &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the choice of a coopmat schedule and its lowering both know. Private to codegen/.
+// What the choice of a coopmat schedule and its lowering share. Private to codegen/.
 #pragma once
 
 #include <span>
@@ -9,16 +9,16 @@
 
 namespace tg {
 
-constexpr int64_t kSide = 16;     ///< of a matrix
-constexpr int64_t kPatchPad = 4;  ///< floats behind a row of sums
-/// Words of eight in a row of results of 16 bits; one more, so that rows start in other banks.
+constexpr int64_t kSide = 16;     ///< rows and columns of a matrix
+constexpr int64_t kPatchPad = 4;  ///< floats of padding behind a row of sums
+/// Vectors of eight in a patch row of 16-bit results, with one of padding, so that rows start in other banks.
 constexpr int64_t narrowPatchColumns(int64_t columns) { return columns / kEight + 1; }
 
-/// Values of 16 bits among these.
+/// The number of values that have 16 bits.
 int64_t narrowCount(std::span<Value* const> values);
-/// The element type that matrix units read the factors of a product, or of an attention, in.
+/// The type to which matrix units round the factors of a product or an attention.
 DType factorType(const Op& op);
-/// Whether vectors of an operand lie along k.
+/// Whether vectors of an operand are loaded along k.
 bool alongK(const Product& p, const CoopmatSchedule& schedule, int which);
 
 }  // namespace tg

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kinds of schedules share, and what each has: its choice, and neighbours of it that a device may
-// run faster. Private to codegen/.
+// What the files of the kinds of schedules share. Each kind defines its `choose` and its `neighbours`, schedules
+// near the chosen one that a device may run faster. Private to codegen/.
 #pragma once
 
 #include <algorithm>
@@ -19,27 +19,27 @@
 
 namespace tg {
 
-/// Invocations of a workgroup along x.
+/// The most invocations of a workgroup along x.
 inline int64_t largestGroup(const Target& target) {
   return std::min(limitOf(target, LimitId::invocations), limitOf(target, LimitId::workgroupX));
 }
 
-/// As many as the target prefers, within its limits.
+/// The invocations of a workgroup that the target prefers, within its limits.
 inline int64_t preferredGroup(const Target& target) {
   return std::min(target.workgroup, largestGroup(target));
 }
 
-/// The largest divisor of n among the candidates, which end with 1.
+/// The first of the candidates that divides n; they are in descending order of preference and end with 1.
 inline int64_t divisor(int64_t n, std::initializer_list<int64_t> candidates) {
   for (int64_t candidate : candidates)
     if (n % candidate == 0) return candidate;
   return 1;
 }
 
-/// The workgroup size of a kernel with so many invocations, each of which moves a few bytes. Starting a workgroup takes
-/// a device some time, so kernels of very many such invocations get larger ones. On an H200 the GELU of 25 million
-/// elements of bf16 takes 37 us in workgroups of 512 invocations, 43 in those of 128; sums of 98304 rows of 64 take 14
-/// and 22.
+/// The workgroup size of a kernel with so many invocations, each of which moves a few bytes. Starting a workgroup
+/// takes a device some time, so kernels with very many such invocations get larger workgroups. On an H200 the GELU
+/// of 25 million elements of bf16 takes 37 us in workgroups of 512 invocations, 43 in those of 128; sums of 98304
+/// rows of 64 take 14 and 22.
 inline int64_t lightWorkgroup(const Target& target, int64_t invocations) {
   constexpr int64_t kMany = 16, kTimes = 4;
   const int64_t most = largestGroup(target), group = preferredGroup(target);
@@ -69,15 +69,16 @@ const Op* contractionOf(const Op& fused);
 /// The attention, or gradient of one, of a region; null where it has none.
 const Op* attentionOf(const Op& fused);
 
-/// Why a workgroup of so many invocations and bytes of shared memory does not fit the target, as the rest of a
-/// sentence; empty if it does.
+/// Why a workgroup of so many invocations and bytes of shared memory exceeds the target's limits, as the rest of a
+/// sentence; empty if it does not.
 std::string lackOfRoom(int64_t invocations, int64_t bytes, const Target& target);
 
-/// The schedule, or the first smaller one by which the elements that an invocation computes by straight code
-/// are no more operations than the target wants in a kernel.
+/// The schedule, or the first smaller one for which the straight-line code of an invocation has no more operations
+/// than the target wants in a kernel (`kernelOps`).
 Schedule withinBudget(const Op& fused, const Target& target, Schedule schedule);
 
-/// What a kind chooses for a region, or for the product or attention in it; nothing where another kind is better.
+/// The schedule that a kind chooses for a region, or for the product or attention in it; nothing if another kind is
+/// better.
 template <class Kind>
 std::optional<Kind> choose(const Op& op, const Target& target);
 #define KIND(word, Struct, ...) \
@@ -85,12 +86,12 @@ std::optional<Kind> choose(const Op& op, const Target& target);
   std::optional<Struct> choose(const Op& op, const Target& target);
 #include "ir/schedules.def"
 
-/// The tile chosen for a product, or a smaller one where its epilogue reads an operand as large as the result.
+/// The tile chosen for a product, or a smaller one if its epilogue reads an operand as large as the result.
 SharedMatmulSchedule forEpilogue(const Op& fused, const Op& product, const Target& target,
                                  SharedMatmulSchedule chosen);
 
-// The same with what follows from it and from the region: which way operands are read, in which order blocks
-// go. The others have nothing of the kind.
+// The schedule with its fields set that follow from the region: which way operands are loaded, and in which order
+// blocks are computed. Only these kinds have such fields.
 MatmulSchedule arranged(const Op& fused, const Target& target, MatmulSchedule schedule);
 SharedMatmulSchedule arranged(const Op& fused, const Target& target, SharedMatmulSchedule schedule);
 CoopmatSchedule arranged(const Op& fused, const Target& target, CoopmatSchedule schedule);
@@ -99,13 +100,13 @@ Other arranged(const Op&, const Target&, Other schedule) {
   return schedule;
 }
 
-/// Others that the region and the target allow, the likelier ones first. In the file of the kind.
+/// Other schedules that the region and the target allow, the likelier ones first. Defined in the file of the kind.
 using Schedules = std::vector<Schedule>;
 #define KIND(word, Struct, ...) \
   Schedules neighbours(const Op& fused, const Target& target, const Struct& chosen);
 #include "ir/schedules.def"
 
-/// The same with more and with fewer invocations in a workgroup, at least `least` and in multiples of it.
+/// Adds the schedule with more and with fewer invocations in a workgroup: at least `least`, and multiples of it.
 template <class Kind>
 void addWorkgroups(Schedules& out, Kind chosen, const Target& target, int64_t least) {
   const int64_t workgroup = chosen.workgroup;
@@ -115,7 +116,7 @@ void addWorkgroups(Schedules& out, Kind chosen, const Target& target, int64_t le
   }
 }
 
-/// Four elements instead of one, or the other way round.
+/// Adds the schedule with vectors of four instead of scalars, if `fours` allows them, or the other way round.
 template <class Kind>
 void addOtherVec(Schedules& out, Kind chosen, bool fours) {
   if (chosen.vec == 1 && !fours) return;

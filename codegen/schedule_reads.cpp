@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a kernel has to read to stay within a target's limits. What an element takes is known once the kernel
-// is made, so it is made on trial; few regions come near the limits.
+// Sets how a kernel reads its operands so that it stays within the target's limits of bindings. How often a tensor
+// is bound is only known once the kernel exists, so the region is lowered on trial; few regions come near the
+// limits.
 #include <algorithm>
 #include <vector>
 
@@ -15,8 +16,8 @@ namespace {
 
 bool readsTexels(const Target& target) { return target.reads == "texel"; }
 
-/// Whether a binding is storage on any target: its elements are narrow, or a result may be written over its
-/// bytes, for all that its size tells.
+/// Whether a binding may have to be a storage buffer on any target: its elements are narrow, or a result has its
+/// size and may be stored over its bytes.
 bool mayBeStorage(const Op& fused, int binding) {
   if (isNarrow(fused.operands[static_cast<size_t>(binding)].value->type.dtype)) return true;
   const auto& yields = fused.regions[0]->terminator()->operands;
@@ -25,6 +26,7 @@ bool mayBeStorage(const Op& fused, int binding) {
                      [&](const Operand& operand) { return operand.value->type.bytes() == bytes; });
 }
 
+/// Whether some operand has more elements than one texel view may have.
 bool hasLongViews(const Op& fused, const Target& target) {
   return readsTexels(target) &&
          std::any_of(fused.operands.begin(), fused.operands.end(), [&](const Operand& operand) {
@@ -38,7 +40,8 @@ bool readsAreTight(const Op& fused, const Target& target) {
   if (customOf(fused)) return false;
   int64_t storage = fused.regions[0]->terminator()->numOperands();
   for (int binding = 0; binding < fused.numOperands(); ++binding)
-    if (!readsTexels(target) || mayBeStorage(fused, binding)) storage += 2;  // as elements and as vectors
+    if (!readsTexels(target) || mayBeStorage(fused, binding))
+      storage += 2;  // bound as elements and as vectors
   return !gives(target, LimitId::bindings, storage) || hasLongViews(fused, target);
 }
 
@@ -47,7 +50,7 @@ Schedule withReads(const Op& fused, const Target& target, Schedule schedule) {
   std::vector<bool> texel(fused.operands.size(), readsTexels(target));
   std::vector<int64_t> storage;
   if (hasLongViews(fused, target)) {
-    // A schedule that does not suit the region is told of by lower-kernels.
+    // lower-kernels reports a schedule that does not suit the region.
     const auto lowered = lowerBy(fused, scheduleAttr(schedule), target, texel);
     if (!lowered) return schedule;
     for (size_t i = 0; i < lowered->params.size(); ++i) {
@@ -66,8 +69,8 @@ Schedule withReads(const Op& fused, const Target& target, Schedule schedule) {
     const auto lowered = lowerBy(fused, scheduleAttr(schedule), target, texel);
     return !lowered || gives(target, LimitId::bindings, needsOf(*lowered->kernel)[LimitId::bindings]);
   };
-  // A tensor read both by element and by vector is bound twice. Where that is one too many, all are read by
-  // element: slower, and within what fuse counts.
+  // A tensor that is read both by element and by vector is bound twice. If that exceeds the limit, all are read by
+  // element: slower, but within the number of bindings that fuse counted.
   if (!fits(false) && !fits(true)) setReads(schedule, storage, false);
   return schedule;
 }

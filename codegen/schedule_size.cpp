@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much code a region becomes, before it is any: drivers' compilers take minutes for kernels of tens of
+// Bounds the code size of a region before it is lowered: drivers' compilers take minutes for kernels of tens of
 // thousands of operations.
 #include <optional>
 #include <type_traits>
@@ -15,7 +15,7 @@ namespace tg {
 
 namespace {
 
-/// Operations of the kernel form of a scalar function.
+/// The number of kernel operations of a scalar function.
 int64_t scalarSize(Scalar scalar) {
   Item kernel;
   kernel.kind = ItemKind::kernel;
@@ -34,7 +34,7 @@ int64_t scalarSize(Scalar scalar) {
   return codeSize(kernel);
 }
 
-/// Operations that an element of an op's result takes; of sums none.
+/// The number of operations for one element of an op's result; 0 if the op is no map.
 int64_t elementSize(const Op& op) {
   if (op.info().scalar != Scalar::none) return scalarSize(op.info().scalar);
   if (op.info().fusion != table::Fusion::map) return 0;
@@ -49,7 +49,7 @@ int64_t elementSize(const Op& op) {
   return size;
 }
 
-/// Results that an invocation computes by straight code.
+/// The number of results that an invocation computes by straight-line code.
 int64_t elementsAtOnce(const MapSchedule& schedule) { return schedule.vec; }
 int64_t elementsAtOnce(const RowSchedule& schedule) {
   return schedule.vec * (schedule.lanes > 1 ? kHeldRounds : 1);
@@ -64,15 +64,14 @@ int64_t elementsAtOnce(const Other&) {
   return 1;
 }
 
-/// Half of an extent, or 1, which divide what the extent does; false for 1.
+/// Halves an extent, or makes it 1 if it is odd, so that it still divides what it divided; false if it is 1.
 bool halve(int64_t& extent) {
   if (extent <= 1) return false;
   extent = extent % 2 == 0 ? extent / 2 : 1;
   return true;
 }
 
-/// The next schedule that makes less code of a region: a smaller tile, or scalars in place of vectors.
-/// Nothing where there is none.
+/// The next schedule with less code: a smaller tile, or scalars in place of vectors. Nothing if there is none.
 template <class Kind>
 std::optional<Schedule> smaller(Kind schedule) {
   if constexpr (std::is_same_v<Kind, MatmulSchedule>) {
