@@ -25,8 +25,8 @@ KV FragmentEpilogue::emit(const Value* v) {
   return value;
 }
 
-/// Of broadcast operands, those whose extents are the last ones of the result are accepted, if they have as many
-/// elements as the product has columns: element c then belongs to column c of every row.
+/// A broadcast operand is accepted if its extents are the last ones of the result and it has as many elements as
+/// the product has columns: element c then belongs to column c of every row.
 bool FragmentEpilogue::liesAlong(const Value* v, const Shape& shape) const {
   const int64_t elements = v->type.elements();
   if (elements == shape.elements() || elements == 1) return true;
@@ -50,7 +50,8 @@ KV FragmentEpilogue::load(const Value* operand, const Index& row, const Index& c
       Type::coopmat(dtype, kSide, kSide, whole ? MatrixUse::acc : MatrixUse::a), false);
 }
 
-/// A whole binding is loaded as a matrix, a vector is repeated in every row, a scalar is loaded once.
+/// A binding with the product's extents is loaded as a matrix, a vector is repeated in every row, a scalar is
+/// loaded once.
 KV FragmentEpilogue::binding(const Value* v) {
   const DType dtype = v->type.dtype;
   if (dtype != DType::f32 && dtype != narrow_) return fail();
@@ -98,7 +99,7 @@ KV FragmentEpilogue::compute(const Value* v) {
   return value;
 }
 
-/// Found by emitting one matrix into a kernel that is thrown away: ops which matrices cannot take show there.
+/// Found by emitting one matrix into a kernel that is thrown away. Ops that matrices do not support fail there.
 std::optional<FragmentEpilogue::Operands> FragmentEpilogue::operandsOf(const Op& fused,
                                                                        const PlainRegion& region,
                                                                        const Product& p,

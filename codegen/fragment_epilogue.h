@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a region computes behind a product, on the matrices that hold the product's sums. Private to codegen/.
+// The epilogue of a product, computed on the cooperative matrices that hold its sums. Private to codegen/.
 #pragma once
 
 #include <optional>
@@ -10,28 +10,28 @@
 
 namespace tg {
 
-/// Computes the epilogue of a product on its accumulators, in registers. The epilogue may hold elementwise ops, casts,
-/// reshapes and constants; their operands are the sums, tensors of the product's extents, vectors along its columns
-/// and scalars.
+/// Computes the epilogue of a product on its accumulators, in registers, one 16x16 matrix at a time. The epilogue
+/// may have elementwise ops, casts, reshapes, broadcasts and constants. Their operands are the sums, tensors with
+/// the product's extents, vectors along its columns, and scalars.
 class FragmentEpilogue {
  public:
-  /// `narrow` is the product's type of 16 bits.
+  /// `narrow` is the 16-bit type of the product's factors.
   FragmentEpilogue(RegionEmitter& emitter, const Product& p, DType narrow)
       : emitter_(emitter), kernel_(emitter.kernel()), p_(p), narrow_(narrow) {}
-  /// The bindings of the product's extents that the epilogue reads; nothing where the target, or an op of the
-  /// region, does not allow an epilogue on accumulators.
+  /// The bindings with the product's extents that the epilogue reads. Nothing if the target, or an op of the
+  /// region, rules out an epilogue on accumulators.
   using Operands = std::vector<const Value*>;
   static std::optional<Operands> operandsOf(const Op& fused, const PlainRegion& region, const Product& p,
                                             const Target& target);
 
-  /// Begins with another matrix of sums; its first row is counted over all batches.
+  /// Begins with another matrix of sums. `row` counts over the rows of all batches.
   void begin(const KV& sums, const Index& row, const Index& column);
-  /// Loads a matrix of such an operand: an accumulator of f32, or an operand A where it has 16 bits.
+  /// Loads the matrix of an operand at a place: an f32 accumulator, or an operand A if it has 16 bits.
   KV load(const Value* operand, const Index& row, const Index& column);
   /// Gives the matrix of an operand that was loaded ahead; `begin` forgets it.
   void define(const Value* operand, const KV& value) { known_[operand] = value; }
-  /// A value of the region at the matrix that `begin` named: an accumulator of f32, an operand A where it has 16
-  /// bits, or a scalar that stands for all elements. After a failure the value means nothing.
+  /// Emits a value of the region at the matrix that `begin` named: an f32 accumulator, an operand A if it has 16
+  /// bits, or a scalar that stands for all elements. The result means nothing after a failure (see `failed`).
   KV emit(const Value* v);
   bool failed() const { return failed_; }
 
@@ -43,7 +43,8 @@ class FragmentEpilogue {
     return KernelBuilder::f32(0);
   }
   bool isWhole(const Value* v) const { return v->type.elements() == p_.batch * p_.m * p_.n; }
-  /// Whether an operand of an op of this result shape is whole, a vector along the columns, or a scalar.
+  /// Whether an operand of an op with this result shape has all elements, is a vector along the columns, or a
+  /// scalar.
   bool liesAlong(const Value* v, const Shape& shape) const;
 
   RegionEmitter& emitter_;
@@ -53,7 +54,7 @@ class FragmentEpilogue {
   KV sums_;
   Index row_, column_;
   std::unordered_map<const Value*, KV> known_;
-  Operands operands_;  ///< loaded while emitting
+  Operands operands_;  ///< operands with the product's extents that were loaded while emitting
   bool failed_ = false;
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of f32 are stored as matrices. Those of 16 bits go through a patch of shared memory, one after the other, so
-// that every invocation stores 16 bytes at a time. For a row of matrices, as wide as the patch:
+// f32 results are stored as matrices. 16-bit results go through a patch of shared memory, one result after another,
+// so that every invocation stores 16 bytes at a time. For each row of matrices, as wide as the patch:
 //
-//   load operands that come later; compute and store results of f32; for each of 16 bits: compute, and store to the
-//   patch; barrier; move it to memory; barrier
+//   load the operands of a later row; compute and store the f32 results; for each 16-bit result: compute it and store it
+//   to the patch; barrier; copy it to memory; barrier
 //
-// A patch for each result would be narrower, with as many barriers. What several results have in common is computed
-// for each.
+// A patch for each result would have to be narrower and need as many barriers. A subexpression that several results
+// have in common is computed for each of them.
 #include "codegen/fragment_results.h"
 
 #include <span>
@@ -25,7 +25,7 @@ class FragmentResults {
   void store(const std::vector<KV>& sums);
 
  private:
-  /// Eight neighbours of a result: their place in the patch, and among the results of a batch.
+  /// Eight neighbouring elements of a result: their place in the patch, and their row and column in the batch.
   struct Eight {
     std::vector<KV> place;
     Index row, column;
@@ -39,7 +39,7 @@ class FragmentResults {
 
   Index plus(const Index& index, int64_t by) { return c_.space.add(index, IndexSpace::constant(by)); }
   KV at(const Index& index) { return c_.space.materialize(index); }
-  /// A row of a batch among those of all.
+  /// The row counted over all batches.
   Index over(const Index& row) { return c_.space.add(c_.space.scale(t_.batch, p_.m), row); }
   Value* resultRows(size_t slot) {
     return c_.emitter.resultRows(c_.firstSlot + static_cast<int>(slot), p_.batch * p_.m, p_.n);
@@ -55,8 +55,8 @@ class FragmentResults {
   Value* patch_ = nullptr;
 };
 
-/// Eights that this invocation moves from the patch to memory: their places there, and in the rows and columns that the
-/// patch holds of a result.
+/// The groups of eight elements that this invocation copies from the patch to memory, for the row of matrices at
+/// row i and column j of the subgroup's part.
 std::vector<FragmentResults::Eight> FragmentResults::eightsOf(int64_t i, int64_t j) {
   const int64_t perRow = t_.patch / kEight, lanes = c_.target.subgroup;
   const Index lane = c_.space.variable(c_.kernel.subgroup(Opcode::k_subgroup_lane), lanes);
@@ -71,7 +71,7 @@ std::vector<FragmentResults::Eight> FragmentResults::eightsOf(int64_t i, int64_t
   return out;
 }
 
-/// The operands' matrices of a row as wide as the patch. What lies behind the end is something else.
+/// Loads the operands' matrices of a row as wide as the patch. Beyond the product's edge it loads others, unused.
 std::vector<KV> FragmentResults::load(FragmentEpilogue& epilogue, int64_t i, int64_t j) {
   std::vector<KV> out;
   const Index row = c_.emitter.below(plus(t_.top, i), p_.m).second;
@@ -82,7 +82,7 @@ std::vector<KV> FragmentResults::load(FragmentEpilogue& epilogue, int64_t i, int
   return out;
 }
 
-/// A result in a row as wide as the patch: of f32 straight to memory, of 16 bits to the patch.
+/// Computes one result in a row as wide as the patch. Stores f32 to memory, 16 bits to the patch.
 void FragmentResults::compute(FragmentEpilogue& epilogue, size_t slot, const KV* sums,
                               std::span<const KV> operands, int64_t i, int64_t j) {
   size_t held = 0;
@@ -100,7 +100,7 @@ void FragmentResults::compute(FragmentEpilogue& epilogue, size_t slot, const KV*
     });
 }
 
-/// A result of 16 bits from the patch to memory, 16 bytes an invocation.
+/// Copies a 16-bit result from the patch to memory, 16 bytes an invocation.
 void FragmentResults::drain(size_t slot, int64_t i, int64_t j) {
   for (const Eight& each : eightsOf(i, j))
     c_.bounded(each.row, p_.m, [&](const Index& row) {
@@ -111,8 +111,8 @@ void FragmentResults::drain(size_t slot, int64_t i, int64_t j) {
     });
 }
 
-/// Operands are loaded ahead to hide their latency: one of 16 bits for the whole tile, as it takes half of the
-/// registers that the sums do; others for the next row of matrices.
+/// Operands are loaded ahead of their use to hide the latency: a single 16-bit operand for the whole part, since it
+/// takes half of the registers that the sums do; others for the next row of matrices.
 void FragmentResults::store(const std::vector<KV>& sums) {
   if (narrowCount(c_.yields) > 0)
     patch_ = c_.kernel.sharedBuffer(Type::buffer(DType::u32, kLanes,

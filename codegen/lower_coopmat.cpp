@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// coopmat: products by the matrix units of subgroups. A workgroup computes a tile of the result: step by step
-// along k it puts what both operands have there into shared memory, 16 bytes at a time: copied where memory
-// has it as the matrices do, else rounded, whatever view or fused map it is read through. Each of its
-// subgroups multiplies 16x16 matrices out of that. In the loop over k
-//   - the matrices of the next 16 of k are loaded before the products of these 16,
-//   - what the step after the next needs is loaded from memory while this one multiplies,
-//   - it goes to shared memory between two barriers, among which the last products of the step stand too.
-// Of f32x3 what is staged is split into two f16, high and low, in tiles of their own, and the products of 16 of k,
-// small ones first, are summed from zero and added to the sums in f32: matrix units cut off what they add to a sum.
-// What follows the product is computed on the matrices in registers where ops on them suffice (see
-// FragmentEpilogue); results of f32 are stored as matrices, those of 16 bits through shared memory, 16 bytes an
-// invocation. Else the sums go back through shared memory, where every invocation knows the place of what it
-// holds, so that any epilogue may follow.
+// coopmat: products by the matrix units of subgroups. A workgroup computes a tile of the result, in steps along k.
+// In each step it stages the tiles of both operands in shared memory, 16 bytes at a time. An operand that memory
+// holds in the matrices' type is copied; any other is read through its views and fused maps, and rounded. Each
+// subgroup then multiplies 16x16 matrices from shared memory. The loop over k is software-pipelined:
+//
+//   - the matrices of the next 16 of k are loaded before the products of these 16 are computed,
+//   - the tiles of the step after the next are loaded from memory while this step multiplies,
+//   - tiles go to shared memory between two barriers; the last products of a step are computed there too.
+//
+// For f32x3 the tiles are split into two f16, high and low, which are staged separately. The products of 16 of k
+// are summed from zero, small ones first, and added to the sums in f32, because matrix units truncate when they add
+// to a sum.
+//
+// The epilogue is computed on the matrices in registers if its ops allow it (see FragmentEpilogue): f32 results are
+// stored as matrices, 16-bit ones through shared memory, 16 bytes an invocation. Otherwise the sums go through a
+// patch of shared memory, where every invocation knows the row and column of its elements, so that any epilogue may
+// follow.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +33,8 @@
 namespace tg {
 namespace {
 
-constexpr size_t kInFlight = 2;  ///< matrices of sums that f32x3 computes side by side
+constexpr size_t kInFlight =
+    2;  ///< matrices of sums that f32x3 computes at a time, interleaved to hide latency
 
 class CoopmatProduct {
  public:
@@ -39,14 +44,14 @@ class CoopmatProduct {
   Result<void> run();
 
  private:
-  /// One operand in shared memory: rows along k hold positions along m or n, or the other way round, as
-  /// vectors come best out of the operand. An element is four words, eight values of 16 bits.
+  /// One operand's tile in shared memory. Its rows run along k and their elements along m or n, or (alongK) the
+  /// other way round, whichever way vectors load best. A buffer element is four words: eight 16-bit values.
   struct Stage {
     bool alongK = false;
-    bool copied = false;            ///< read as words, without conversion
-    int64_t block = 0, extent = 0;  ///< of the tile and of the whole, along m or n
+    bool copied = false;  ///< memory has the matrices' type, so that words are copied without conversion
+    int64_t block = 0, extent = 0;  ///< along m or n: of the tile, and of the whole operand
     Index origin;
-    std::vector<Value*> halves;  ///< the rounded values; of f32x3 the high halves, then the low ones
+    std::vector<Value*> halves;  ///< the rounded values; for f32x3 the high halves, then the low ones
   };
 
   Result<void> check();
@@ -71,10 +76,10 @@ class CoopmatProduct {
   std::vector<KV> drained(const Index& cell);
   void results(const Index& cell, int64_t i, int64_t j, const std::vector<KV>& values);
 
-  /// The matrices of sums.
+  /// The number of matrices of sums that a subgroup holds.
   size_t tiles() const { return static_cast<size_t>(warp_[0] / kSide * (warp_[1] / kSide)); }
   int64_t halves() const { return split_ ? 2 : 1; }
-  /// The matrices of both operands at one place along k.
+  /// The number of matrices of both operands at one place along k.
   size_t factorsHeld() const { return static_cast<size_t>((warp_[0] + warp_[1]) / kSide * halves()); }
   Type matrixType(MatrixUse use) const {
     return Type::coopmat(use == MatrixUse::acc ? DType::f32 : narrow_, kSide, kSide, use);
@@ -89,8 +94,9 @@ class CoopmatProduct {
   int64_t depth_ = 0, subgroups_ = 0, invocations_ = 0, across_ = 0, count_ = 0;
   int64_t wide_ = kLanes;  ///< columns that an invocation takes out of the patch at a time
   bool split_ = false;
-  std::optional<FragmentEpilogue::Operands> operands_;  ///< where results come from matrices in registers
-  DType narrow_ = DType::f16;                           ///< of the factors
+  std::optional<FragmentEpilogue::Operands>
+      operands_;               ///< present if the epilogue is computed on matrices in registers
+  DType narrow_ = DType::f16;  ///< of the factors
   Stage stages_[2];
   Value* patch_ = nullptr;
   Index batch_, lane_, warpRow_, warpColumn_;
@@ -135,13 +141,13 @@ Result<void> CoopmatProduct::check() {
 void CoopmatProduct::makeStage(int which, const Index& origin) {
   Stage& stage = stages_[which];
   stage.origin = origin;
-  // One element more behind each row, so that rows start in other banks.
+  // A vector of padding behind each row, so that rows start in other banks.
   Type type = Type::buffer(DType::u32, kLanes, {rowsOf(stage), eights(stage) + 1}, BufMode::shared);
   stage.halves = {c_.kernel.sharedBuffer(type, which == 0 ? "tile_a" : "tile_b")};
   if (split_) stage.halves.push_back(c_.kernel.sharedBuffer(type, which == 0 ? "low_a" : "low_b"));
 }
 
-/// Whether index < extent, and an index that always is.
+/// Gives the predicate index < extent, and in `inside` an index that is always below extent.
 KV CoopmatProduct::inRange(const Index& index, int64_t extent, Index* inside) {
   *inside = index;
   if (c_.space.max(index) < extent) return KernelBuilder::literal(DType::i1, 1);
@@ -152,9 +158,9 @@ KV CoopmatProduct::inRange(const Index& index, int64_t extent, Index* inside) {
   return cond;
 }
 
-/// Eight neighbours of an operand, row and column being of the stage, the column its first: their words, or as
-/// two vectors of f32. Behind the operand's end along k they are 0; behind that along m or n something, which
-/// no result is computed from.
+/// Loads eight neighbouring elements of an operand at a row and (first) column of the stage: as words, or as two
+/// vectors of f32. Behind the operand's end along k they are 0; behind its end along m or n they are arbitrary,
+/// since no result is computed from them.
 std::vector<KV> CoopmatProduct::read(int which, const Index& k0, const Index& row, const Index& column) {
   Stage& stage = stages_[which];
   const int64_t outerExtent = stage.alongK ? stage.extent : p_.k,
@@ -199,8 +205,8 @@ std::vector<KV> CoopmatProduct::read(int which, const Index& k0, const Index& ro
   return out;
 }
 
-/// Where a cell lies in the stage. Of rows of four elements, the eight that invocations store at a time go to
-/// rows 4 apart, which lie in banks of their own.
+/// The place of a cell in the stage. If a row has four vectors, the eight invocations that store at a time write to
+/// two rows 4 apart, which lie in different banks.
 std::pair<Index, Index> CoopmatProduct::rowAndEight(const Stage& stage, const Index& cell) {
   IndexSpace& space = c_.space;
   const int64_t count = eights(stage);
@@ -210,7 +216,7 @@ std::pair<Index, Index> CoopmatProduct::rowAndEight(const Stage& stage, const In
   return {space.add(row, space.mod(space.div(cell, 8), 4)), space.mod(cell, 4)};
 }
 
-/// What this invocation will stage of the step whose first k is k0: the cells of A, then those of B.
+/// Loads the cells that this invocation will stage of the step whose first k is k0: those of A, then those of B.
 std::vector<KV> CoopmatProduct::fetch(const Index& k0) {
   std::vector<KV> out;
   for (int which = 0; which < 2; ++which)
@@ -222,6 +228,7 @@ std::vector<KV> CoopmatProduct::fetch(const Index& k0) {
   return out;
 }
 
+/// Stores one cell to a stage: packs it, or copies its words.
 void CoopmatProduct::write(Stage& stage, std::span<const KV> values, const Index& row, const Index& eight) {
   std::vector<KV> at{c_.space.materialize(row), c_.space.materialize(eight)};
   if (!split_ && !stage.copied)
@@ -230,7 +237,7 @@ void CoopmatProduct::write(Stage& stage, std::span<const KV> values, const Index
     c_.kernel.store(values[half], stage.halves[half], at);
 }
 
-/// Of f32x3, each eight of f32 as two vectors of words: of the high halves, and of the low ones.
+/// For f32x3: splits each eight f32 into two vectors of words, the high halves and the low halves.
 std::vector<KV> CoopmatProduct::halved(std::vector<KV> fetched) {
   if (!split_) return fetched;
   for (size_t i = 0; i < fetched.size(); i += 2) {
@@ -240,6 +247,7 @@ std::vector<KV> CoopmatProduct::halved(std::vector<KV> fetched) {
   return fetched;
 }
 
+/// Stores to shared memory what `fetch` gave.
 void CoopmatProduct::stage(std::span<const KV> fetched) {
   for (Stage& stage : stages_)
     cells(stage).store([&](const Index& cell) {
@@ -250,7 +258,7 @@ void CoopmatProduct::stage(std::span<const KV> fetched) {
     });
 }
 
-/// The matrix of an operand at a position along m or n of the stage, and at k.
+/// Loads the matrix of an operand at a position along m or n of the stage, and at a k.
 KV CoopmatProduct::load(int which, int half, const Index& position, int64_t deep) {
   const Stage& stage = stages_[which];
   Index row = stage.alongK ? position : IndexSpace::constant(deep);
@@ -261,7 +269,8 @@ KV CoopmatProduct::load(int which, int half, const Index& position, int64_t deep
       matrixType(which == 0 ? MatrixUse::a : MatrixUse::b), stage.alongK != (which == 0));
 }
 
-/// The matrices of 16 of k: those of A, then those of B; of f32x3 each operand's high ones, then its low ones.
+/// Loads the matrices at 16 of k: those of A, then those of B; for f32x3 the high ones of each operand, then its
+/// low ones.
 std::vector<KV> CoopmatProduct::factors(int64_t deep) {
   std::vector<KV> out;
   for (int which = 0; which < 2; ++which)
@@ -272,7 +281,7 @@ std::vector<KV> CoopmatProduct::factors(int64_t deep) {
   return out;
 }
 
-/// Adds the products of factors to the sums.
+/// Adds the products of the factors to the sums.
 void CoopmatProduct::multiply(const std::vector<KV>& factors, std::vector<KV>& sums) {
   if (split_) return multiplyHalves(factors, sums);
   const auto down = static_cast<size_t>(warp_[0] / kSide), right = static_cast<size_t>(warp_[1] / kSide);
@@ -285,6 +294,7 @@ void CoopmatProduct::multiply(const std::vector<KV>& factors, std::vector<KV>& s
     }
 }
 
+/// The same for f32x3: low·high + high·low + high·high, from zero, for kInFlight matrices of sums at a time.
 void CoopmatProduct::multiplyHalves(const std::vector<KV>& factors, std::vector<KV>& sums) {
   const auto down = static_cast<size_t>(warp_[0] / kSide), right = static_cast<size_t>(warp_[1] / kSide);
   const KV *highA = factors.data(), *lowA = highA + down, *highB = lowA + down, *lowB = highB + right;
@@ -303,7 +313,7 @@ void CoopmatProduct::multiplyHalves(const std::vector<KV>& factors, std::vector<
   }
 }
 
-/// The steps along k. They carry the sums, the factors that a step begins with, and what was fetched for the next.
+/// Emits the loop over the steps along k. It carries the sums, the first factors of a step, and the next tiles.
 std::vector<KV> CoopmatProduct::sum() {
   stage(halved(fetch(Index{})));
   const std::vector<KV> fetched = fetch(IndexSpace::constant(count_ > 1 ? depth_ : 0));
@@ -330,7 +340,7 @@ std::vector<KV> CoopmatProduct::sum() {
                        const std::vector<KV> staged = halved({fetchedBegin, held.end()});
                        c_.kernel.barrier();
                        stage(staged);
-                       // The last two steps fetch the last once more, which nothing reads.
+                       // The last two steps load the last tile again, which nothing reads.
                        KV next = c_.kernel.add(turn, KernelBuilder::u32(2));
                        next = c_.kernel.op(Opcode::k_min, {next, KernelBuilder::u32(count_ - 1)}, DType::u32);
                        const std::vector<KV> following =
@@ -346,7 +356,7 @@ std::vector<KV> CoopmatProduct::sum() {
   return carried;
 }
 
-/// Neighbouring sums out of the patch, where a row of each subgroup's matrices lies.
+/// Reads neighbouring sums from the patch, which holds a row of each subgroup's matrices.
 std::vector<KV> CoopmatProduct::drained(const Index& cell) {
   const int64_t perRow = patchColumns_ / wide_;
   KV row = c_.space.materialize(c_.space.div(cell, perRow));
@@ -358,7 +368,7 @@ std::vector<KV> CoopmatProduct::drained(const Index& cell) {
   return lanes;
 }
 
-/// The epilogue of one cell of the patch: row i of matrices, from matrix column j on.
+/// Emits the epilogue of one cell of the patch, which holds row i of matrices from matrix column j on.
 void CoopmatProduct::results(const Index& cell, int64_t i, int64_t j, const std::vector<KV>& values) {
   const int64_t perRow = patchColumns_ / wide_, perPatch = kSide * perRow;
   Index subgroup = c_.space.div(cell, perPatch), own = c_.space.mod(cell, perPatch);
@@ -387,7 +397,7 @@ void CoopmatProduct::results(const Index& cell, int64_t i, int64_t j, const std:
   });
 }
 
-/// Row by row of matrices through the patch to the results.
+/// Stores the results of the sums through the patch, one row of matrices after another.
 void CoopmatProduct::store(const std::vector<KV>& sums) {
   const int64_t down = warp_[0] / kSide, right = warp_[1] / kSide, wide = patchColumns_ / kSide;
   const int64_t parts = subgroups_ * kSide * patchColumns_ / wide_ / invocations_;
@@ -412,8 +422,8 @@ void CoopmatProduct::store(const std::vector<KV>& sums) {
 
 void CoopmatProduct::group(const Index& group) {
   const int64_t groupsM = (p_.m + tile_[0] - 1) / tile_[0], groupsN = (p_.n + tile_[1] - 1) / tile_[1];
-  // Workgroups that run at the same time share the larger operand's part, and read the smaller one, which more of
-  // the device's cache holds, again and again.
+  // Workgroups that run at the same time share a tile of the larger operand and read all tiles of the smaller one,
+  // which fits the device's cache better.
   const bool down = p_.m < p_.n;
   const int64_t fast = down ? groupsM : groupsN, slow = down ? groupsN : groupsM;
   const Index first = c_.space.mod(group, fast), rest = c_.space.div(group, fast);
