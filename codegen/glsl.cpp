@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel to GLSL: the shape of a shader and control flow. Memory is in glsl_memory.cpp, arithmetic in
-// glsl_expr.cpp.
+// Kernel to GLSL: the survey of a kernel, the outline of a shader, and control flow. Memory is in glsl_memory.cpp,
+// arithmetic in glsl_expr.cpp.
 #include "codegen/glsl.h"
 
 #include "codegen/features.h"
@@ -82,7 +82,7 @@ GlslText GlslPrinter::print() {
   out.add("layout(local_size_x = {}, local_size_y = {}, local_size_z = {}) in;", size[0], size[1], size[2]);
 
   main_.depth = 1;
-  std::swap(out, shared_);  // the header comes first, then what body() finds it needs
+  std::swap(out, shared_);  // The header precedes the declarations that body() finds to be needed.
   for (size_t index = 0; index < kernel_.body.args.size(); ++index)
     parameter(*kernel_.body.args[index], static_cast<int>(index));
   body(kernel_.body);
@@ -110,7 +110,7 @@ std::string GlslPrinter::operandText(const Operand& operand, const Type& type) {
   return type.lanes == 1 ? text : fmt::format("{}({})", glslType(type), text);
 }
 
-/// The literal that an operand is in each lane; null when it is none.
+/// The literal that an operand has in every lane; null if it is none.
 static const Operand* literalOf(const Operand& operand) {
   if (operand.isLiteral()) return &operand;
   const Op* def = operand.value->def;
@@ -163,7 +163,8 @@ void GlslPrinter::branch(const Op& op) {
   main_.add("}}");
 }
 
-/// Assigns the carried values, of which one may be yielded as another: those go through copies.
+/// Assigns the next values to a loop's carried variables. A carried value that is yielded as another one, and would
+/// be overwritten before, is copied first.
 void GlslPrinter::yieldToLoop(const Op& op) {
   const Op* yield = yieldOf(*op.regions[0]);
   const auto& carried = iterArgs(op);
@@ -188,8 +189,7 @@ void GlslPrinter::yieldToLoop(const Op& op) {
   for (const auto& [target, source] : moves) main_.add("{} = {};", target, source);
 }
 
-/// Whether the last index of a loop plus its step may be more than a u32 holds, and so look as if it were below the
-/// limit.
+/// Whether the loop's index plus its step may exceed a u32. It would wrap around to a number below the limit.
 bool GlslPrinter::indexMayWrap(const Op& loop) {
   const LoopRange range = rangeOf(loop);
   if (range.step.isLiteral() && range.step.integer == 1) return false;
@@ -295,7 +295,7 @@ void GlslPrinter::op(const Op& op) {
   main_.op = nullptr;
 }
 
-/// What the printer relies on beyond verification.
+/// Checks the requirements of the printer that the verifier does not.
 static Result<void> checkForm(const Item& kernel) {
   if (kernel.kind != ItemKind::kernel)
     return failAt(kernel.loc, fmt::format("@{} is no kernel", kernel.name));

@@ -4,7 +4,8 @@
 
 namespace tg {
 
-/// Values that another invocation reads after a barrier must leave the writer's cache.
+/// Whether a parameter is declared `coherent`: invocations read after a barrier what others wrote, which must leave
+/// the writer's cache.
 bool GlslPrinter::coherent(const Value& param) const {
   return (survey_.barriers || survey_.reductions) && survey_.loaded.contains(&param) &&
          survey_.written.contains(&param);
@@ -16,14 +17,14 @@ bool GlslPrinter::anyCoherent() const {
   return false;
 }
 
-/// Whether a buffer's narrow reals stand two to a word: shared memory, and storage without 16-bit access.
+/// Whether a buffer has two 16-bit reals in a word: in shared memory, and in storage without 16-bit access.
 bool GlslPrinter::inWords(const Value& buffer) const {
   const bool parameter = buffer.def == nullptr;
   return isNarrow(buffer.type.dtype) && !(parameter && survey_.storesHalves);
 }
 
-/// A buffer's element as it is declared. Floats that atomics work on are bits. So are narrow reals, because
-/// what a device rounds to when it converts is its own choice; only storage holds them in 16 bits.
+/// The declared type of a buffer's elements. f32 that atomics work on are declared as bits. So are 16-bit reals,
+/// because GLSL leaves the rounding of a conversion to the device; 16-bit integers exist only in storage.
 std::string GlslPrinter::storedType(const Value& buffer) const {
   const int lanes = buffer.type.lanes;
   if (!isNarrow(buffer.type.dtype))
@@ -38,7 +39,7 @@ void GlslPrinter::parameter(const Value& param, int binding) {
     const char* prefix = param.type.dtype == DType::u32 ? "u" : param.type.dtype == DType::i32 ? "i" : "";
     return shared_.add("layout(set = 0, binding = {}) uniform {}textureBuffer {};", binding, prefix, name);
   }
-  const bool byHalves = inWords(param) && param.type.lanes == 1;  // written by atomics, which read
+  const bool byHalves = inWords(param) && param.type.lanes == 1;  // written by atomics, which read too
   std::string access = param.type.mode == BufMode::in                 ? "readonly "
                        : param.type.mode == BufMode::out && !byHalves ? "writeonly "
                        : coherent(param)                              ? "coherent "
@@ -56,8 +57,8 @@ void GlslPrinter::declare(const Op& op) {
   lines.op = before;
 }
 
-/// Row-major position of an element, or of the first of those an index in front leaves open; strides are
-/// literals because only axis 0 may be open.
+/// The row-major index of an element, or of the first one if indices of inner axes are left out. Strides are
+/// literals, because only axis 0 may be open.
 std::string GlslPrinter::flatIndex(const Operand& element) {
   const Type& buffer = element.value->type;
   if (buffer.rank() == 1 && !element.items[0].isLiteral()) return names_.of(element.items[0].value);
@@ -84,14 +85,14 @@ std::string GlslPrinter::place(const Operand& element) {
   return fmt::format("{}[{}]", names_.of(element.value), flatIndex(element));
 }
 
-/// The helper that gives the bits, or the value, of a narrow real of so many lanes.
+/// The helper that gives the "Bits" or the "Value" of a 16-bit real, for so many lanes.
 std::string GlslPrinter::narrowing(DType dtype, const char* gives, int lanes) {
   const DType takes = gives == std::string_view("Bits") ? DType::f32 : DType::u32;
   return helpers_.need(fmt::format("{}{}", dtype == DType::f16 ? "Half" : "Bf16", gives),
                        Type::scalar(takes, lanes));
 }
 
-/// A function between two or four floats and the words that hold them as narrow reals.
+/// The helper that packs two or four floats into words of 16-bit reals, or unpacks them.
 std::string GlslPrinter::packing(const std::string& kind, const Type& element) {
   const bool packs = kind == "Pack", half = element.dtype == DType::f16;
   const int lanes = element.lanes;
@@ -110,13 +111,13 @@ std::string GlslPrinter::packing(const std::string& kind, const Type& element) {
   return name;
 }
 
-/// The word that holds a narrow real beside its neighbour, and how far up in it.
+/// The word that holds a 16-bit real beside its neighbour, and the number of bits to shift by.
 GlslPrinter::Half GlslPrinter::halfOf(const Operand& element) {
   const std::string at = fmt::format("uint({})", flatIndex(element));
   return {fmt::format("{}[{} >> 1]", names_.of(element.value), at), fmt::format("({} & 1u) * 16u", at)};
 }
 
-/// The value of an element.
+/// The expression for the value of an element.
 std::string GlslPrinter::read(const Operand& element) {
   const Value& buffer = *element.value;
   const int lanes = buffer.type.lanes;
@@ -133,11 +134,12 @@ std::string GlslPrinter::read(const Operand& element) {
                                              : place(element);
 }
 
+/// The statements that store a value in an element.
 void GlslPrinter::write(const Operand& element, const std::string& value) {
   const Value& buffer = *element.value;
   std::string stored = value;
   if (inWords(buffer) && buffer.type.lanes == 1) {
-    // Another invocation may write the other half at the same time: each clears and sets bits of its own.
+    // Another invocation may write the other half at the same time, so each changes its own bits atomically.
     const Half half = halfOf(element);
     main_.add("atomicAnd({}, ~(0xffffu << {}));", half.word, half.shift);
     main_.add("atomicOr({}, {}({}) << {});", half.word, narrowing(buffer.type.dtype, "Bits"), value,
@@ -174,7 +176,7 @@ void GlslPrinter::accumulate(const Op& op) {
   write(element, sum);
 }
 
-/// A statement that calls an atomic function, whose value is the optional result's.
+/// A statement that calls an atomic function and, if the op has a result, keeps the old value.
 void GlslPrinter::keepOld(const Op& op, const std::string& call, bool bits) {
   if (op.results.empty())
     main_.add("{};", call);
@@ -207,6 +209,7 @@ void GlslPrinter::atomicAdd(const Op& op) {
   atomic(op, "atomicAdd");
 }
 
+/// The addition as a compare-and-swap loop over the bits.
 void GlslPrinter::atomicAddLoop(const Op& op) {
   std::string place = this->place(op.operands[1]);
   std::string seen = names_.unique("seen"), sum = names_.unique("sum"), was = names_.unique("was");
@@ -223,6 +226,7 @@ void GlslPrinter::atomicAddLoop(const Op& op) {
   main_.add("}}");
 }
 
+/// The extent of an axis; that of an open axis is computed from the buffer's length.
 std::string GlslPrinter::extent(const Op& op) {
   const Value& buffer = *op.in(0);
   int64_t axis = op.operands[1].integer;
@@ -237,7 +241,7 @@ std::string GlslPrinter::extent(const Op& op) {
   return row == 1 ? all : fmt::format("{} / {}u", all, row);
 }
 
-/// The call of a function over the words of one buffer.
+/// The call of an exact-sum function of one buffer.
 std::string GlslPrinter::exact(const Op& op) {
   const char* kind = op.code == Opcode::k_exact_add    ? "Add"
                      : op.code == Opcode::k_exact_load ? "Load"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of printGlsl: one class whose members are spread over glsl.cpp (shape and control flow),
-// glsl_memory.cpp (parameters, loads, stores, atomics) and glsl_cooperate.cpp (what invocations do together).
+// The implementation of printGlsl: one class whose members are spread over glsl.cpp (outline and control flow),
+// glsl_memory.cpp (parameters, loads, stores, atomics), glsl_cooperate.cpp (barriers, reductions, subgroups) and
+// glsl_coopmat.cpp (matrices). Arithmetic is printed by glsl_expr.cpp.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,7 +21,7 @@
 
 namespace tg {
 
-/// What must be known of a kernel before its first line is printed.
+/// What must be known of a kernel before its first line is printed: how buffers are used, and which extensions.
 struct GlslSurvey {
   std::unordered_set<const Value*> loaded, written;
   std::unordered_set<const Value*> floatBits;  ///< f32 buffers declared as uint, for atomics on their bits
@@ -28,9 +29,9 @@ struct GlslSurvey {
   bool texels = false, unrolls = false, halves = false, nativeAdds = false;
   bool subgroupBasic = false, subgroupArithmetic = false, subgroupShuffle = false, subgroupBallot = false;
   bool matrices = false, khrMatrices = false;
-  bool quads = false;                    ///< which elements of a matrix an invocation has is known
+  bool quads = false;                    ///< the target says which elements of a matrix an invocation holds
   std::set<MatrixExtent> matrixExtents;  ///< of all matrix types
-  bool storesHalves = false;             ///< storage has elements of 16 bits
+  bool storesHalves = false;             ///< the target stores 16-bit elements
 
   GlslSurvey(const Item& kernel, const Target& target);
 
@@ -38,7 +39,7 @@ struct GlslSurvey {
   void visit(const Op& op);
 };
 
-/// Lines of text with the op that stands behind each.
+/// Lines of text, each with the op that it was printed from.
 class GlslLines {
  public:
   template <class... Args>
@@ -52,7 +53,7 @@ class GlslLines {
     out_.lineLocs.insert(out_.lineLocs.end(), other.out_.lineLocs.begin(), other.out_.lineLocs.end());
     out_.lineOps.insert(out_.lineOps.end(), other.out_.lineOps.begin(), other.out_.lineOps.end());
   }
-  /// Adds a text of several lines that no op stands behind.
+  /// Adds a text of several lines that belongs to no op.
   void block(std::string_view text) {
     for (size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
       add("{}", text.substr(0, end));
@@ -139,18 +140,19 @@ class GlslPrinter {
 
   const Item& kernel_;
   GlslSurvey survey_;
-  std::optional<IndexAnalysis> indices_;  ///< made when a loop asks for it
+  std::optional<IndexAnalysis> indices_;  ///< made when a loop first needs it
   GlslNames names_;
   GlslHelpers helpers_;
-  std::map<std::string, std::string> functions_;  ///< by name: reductions, exact sums of a buffer
-  std::map<std::string, std::string> scratch_;    ///< by name: shared memory of the reductions
+  std::map<std::string, std::string> functions_;  ///< functions by name: reductions, conversions, exact sums
+  std::map<std::string, std::string> scratch_;    ///< shared memory of the reductions, by name
   GlslLines shared_, main_;
 };
 
-/// A scalar or matrix type as the type of a variable: `precise float`, `uint`, `fcoopmatNV<…>`.
+/// The type of a variable of a scalar or matrix type: `precise float`, `uint`, `fcoopmatNV<…>`.
 std::string glslVariable(const Type& type);
 
-/// The functions that add to, read and set the exact sums of one buffer, which a shader cannot pass on.
+/// A function that adds to, loads or stores an exact sum in one buffer. Each buffer needs its own, since GLSL
+/// cannot pass a buffer to a function.
 std::string exactFunction(const std::string& kind, const std::string& function, const std::string& buffer);
 
 }  // namespace tg
