@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel to GLSL: barriers, reductions, subgroups.
+// Kernel to GLSL: barriers, and reductions of a workgroup or a subgroup.
 #include <bit>
 
 #include "codegen/glsl_printer.h"
@@ -16,6 +16,7 @@ static std::string capital(const std::string& kind) {
   return static_cast<char>(kind[0] - 'a' + 'A') + kind.substr(1);
 }
 
+/// Combines two operands by a reduction other than min or max.
 static std::string foldOf(const std::string& kind, const std::string& x, const std::string& y) {
   const char* sign = kind == "add"   ? "+"
                      : kind == "mul" ? "*"
@@ -25,8 +26,8 @@ static std::string foldOf(const std::string& kind, const std::string& x, const s
   return fmt::format("{} {} {}", x, sign, y);
 }
 
-/// A function that folds one value of each invocation along a tree, whose order depends only on the
-/// workgroup's size. Its steps stand one after the other: loops of the kernel alone count towards a target's
+/// Prints a function that combines one value of each invocation as a tree, in an order that only depends on the
+/// workgroup's size. Its steps are unrolled, because only a kernel's own loops count towards a target's
 /// `loop_iterations`.
 std::string GlslPrinter::workgroupReduce(const Op& op) {
   std::string kind = op.word("kind"), type = glslType(op.result()->type);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel to GLSL: matrices of a subgroup, in the form of GL_NV_cooperative_matrix.
+// Kernel to GLSL: cooperative matrices, in the form of GL_NV_cooperative_matrix, and conversions of 16-bit reals.
 #include "codegen/glsl_coopmat.h"
 
 #include "codegen/glsl_printer.h"
 
 namespace tg {
 
-constexpr int64_t kQuadInvocations = 32;  ///< of a subgroup whose fragments are `quads`
+constexpr int64_t kQuadInvocations = 32;  ///< invocations of a subgroup whose fragments are `quads`
 
 std::string glslMatrix(const Type& type) {
   const auto [rows, columns] = matrixExtents(type);
@@ -23,8 +23,9 @@ std::vector<const char*> glslMatrixExtensions() {
           "GL_EXT_shader_explicit_arithmetic_types_float16"};
 }
 
-/// To f16 by the device's conversion where it has matrices of f16, which round to the nearest, else by
-/// integers. Back by integers: drivers take unpackHalf2x16(packHalf2x16(x)) for x.
+/// Rounds to f16: by the device's conversion if it has matrices of f16, since it then rounds to the nearest, else
+/// by integer arithmetic. The way back is by integer arithmetic: drivers simplify unpackHalf2x16(packHalf2x16(x))
+/// to x.
 std::string GlslPrinter::roundHalf(const Op& op) {
   const Type type = op.result()->type;
   const std::string x = operandText(op.operands[0], type);
@@ -44,7 +45,7 @@ std::string GlslPrinter::roundBf16(const Op& op) {
                      narrowing(DType::bf16, "Bits", type.lanes), operandText(op.operands[0], type));
 }
 
-/// Two reals in a word, lane by lane.
+/// Packs two reals in a word, lane by lane.
 std::string GlslPrinter::packNarrow(const Op& op, DType narrow) {
   const int lanes = op.result()->type.lanes;
   const std::string pack = packing("Pack", Type::buffer(narrow, 2, {1}, BufMode::shared));
@@ -67,7 +68,7 @@ std::string GlslPrinter::unpackNarrow(const Op& op, DType narrow) {
                      operandText(op.operands[0], Type::scalar(DType::u32, op.result()->type.lanes)));
 }
 
-/// The buffer, the flat index of its element, and how far rows are apart.
+/// The operands of a load or store: the buffer, the index of the first element, and the distance between rows.
 std::string GlslPrinter::matrixPlace(const Operand& element) {
   return fmt::format("{}, {}, {}u", names_.of(element.value), flatIndex(element),
                      element.value->type.shape[1]);
@@ -83,14 +84,14 @@ void GlslPrinter::matrixStore(const Op& op) {
   main_.add("coopMatStoreNV({}, {}, false);", names_.of(op.in(0)), matrixPlace(op.operands[1]));
 }
 
-/// The elements that an invocation has of a matrix. With `quads` fragments their number is known, so that loops over
-/// them have a constant bound.
+/// The number of a matrix's elements that an invocation holds. It is a constant for `quads` fragments, so that
+/// loops over the elements have a constant bound.
 std::string GlslPrinter::matrixCount(const Type& type, const std::string& name) const {
   return survey_.quads ? std::to_string(type.shape[0] * type.shape[1] / kQuadInvocations)
                        : name + ".length()";
 }
 
-/// A matrix whose element e in each invocation is the expression.
+/// Declares the op's result as a matrix whose element e is `element`, in each invocation.
 void GlslPrinter::matrixEach(const Op& op, const std::string& element) {
   const std::string& name = names_.of(op.result());
   const Type& type = op.result()->type;
@@ -98,12 +99,13 @@ void GlslPrinter::matrixEach(const Op& op, const std::string& element) {
   main_.add("for (int e = 0; e < {}; ++e) {}[e] = {};", matrixCount(type, name), name, element);
 }
 
-// Where a target's fragments are `quads`, as those of NVIDIA's matrices of 16x16: four invocations share rows r and
-// r + 8, two neighbours of each in the left half of the matrix and two in the right. An A lies likewise.
+// The layout of `quads` fragments, those of NVIDIA's 16x16 matrices. Four invocations share rows r and r + 8; each
+// has two neighbours of a row in the left half of the matrix and two in the right half. An operand A has this
+// layout too.
 //
 //   element e of invocation l:   row l/4 + 8·(e/4),   column 2·(l mod 4) + e mod 2 + 8·(e/2 mod 2)
 
-/// The row or column of element e.
+/// The row or the column of element e, as a function of the invocation.
 std::string GlslPrinter::matrixAxis(const Op& op) {
   const bool columns = op.flag("columns");
   const std::string name = columns ? "tgMatrixColumn" : "tgMatrixRow";
@@ -121,7 +123,7 @@ void GlslPrinter::matrixRepeat(const Op& op) {
   matrixEach(op, fmt::format("{}[{} + {}]", names_.of(element.value), flatIndex(element), matrixAxis(op)));
 }
 
-/// Of rows r and r + 8 in turn. `max` is the device's, which may pass over NaN and is one instruction.
+/// Reduces rows r and r + 8 in turn. For `max` it uses GLSL's max, which is one instruction but may ignore NaN.
 void GlslPrinter::matrixRowReduce(const Op& op) {
   const std::string name = names_.of(op.result()), kind = op.word("kind");
   auto fold = [&](const std::string& a, const std::string& b) {
@@ -144,7 +146,7 @@ void GlslPrinter::matrixRowReduce(const Op& op) {
   main_.add("}}");
 }
 
-/// The largest that the invocation has, then a ballot.
+/// Takes the largest element that the invocation holds, then a ballot.
 void GlslPrinter::matrixAnyAbove(const Op& op) {
   const std::string name = names_.of(op.result()), most = name + "_most";
   auto largest = [&](const std::string& element) {
@@ -166,7 +168,7 @@ void GlslPrinter::matrixAnyAbove(const Op& op) {
 void GlslPrinter::matrixConvert(const Op& op) {
   const DType to = op.result()->type.dtype;
   std::string element = names_.of(op.in(0)) + "[e]";
-  // The conversion to bf16 may cut off, as NVIDIA's does, so it gets what is rounded before.
+  // A device's conversion to bf16 may truncate, as NVIDIA's does, so the value is rounded before.
   if (to == DType::bf16)
     element = fmt::format(
         "{}({})", helpers_.need(op.flag("bounded") ? "Bf16Near112" : "Bf16Near", Type::scalar(DType::f32)),

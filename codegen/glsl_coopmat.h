@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types of matrices in GLSL. Internal to this folder.
+// The types of cooperative matrices in GLSL. Internal to this folder.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace tg {
 
-/// `fcoopmatNV<16, gl_ScopeSubgroup, tgM16, tgK16>`. Matrices are spelled in the form of
-/// GL_NV_cooperative_matrix, which every version of the compiler takes, with the constants that
-/// toKhrMatrices reads.
+/// A matrix type, such as `fcoopmatNV<16, gl_ScopeSubgroup, tgM16, tgK16>`. It has the form of
+/// GL_NV_cooperative_matrix, which every version of the compiler accepts, with extents that toKhrMatrices
+/// understands.
 std::string glslMatrix(const Type& type);
-/// The declaration of a constant for rows or columns.
+/// The declaration of the specialization constant of an extent.
 std::string glslMatrixExtent(const MatrixExtent& extent);
-/// What a shader with matrices requires.
+/// The extensions that a shader with matrices requires.
 std::vector<const char*> glslMatrixExtensions();
 
 }  // namespace tg

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each arithmetic op has a row in ir/kernel/semantics.def, whose last column is a call of a member of Expression
+// below. Vectors need other forms than scalars in places: GLSL compares and selects them by functions.
 #include "codegen/glsl_expr.h"
 
 #include <fmt/format.h>
@@ -38,7 +40,8 @@ std::string glslLiteral(const Operand& literal, DType dtype) {
   case DTypeFamily::sint: break;
   }
   int32_t value = static_cast<int32_t>(integer);
-  if (value == INT32_MIN) return "int(0x80000000u)";  // its absolute value is no int
+  if (value == INT32_MIN)
+    return "int(0x80000000u)";  // GLSL has no literal for it: its absolute value is no int
   return value < 0 ? fmt::format("({})", value) : fmt::format("{}", value);
 }
 
@@ -60,7 +63,7 @@ class Expression {
   const std::string& text(int index) const { return operands_[index].text; }
   const Type& type(int index) const { return operands_[index].type; }
   DType dtype() const { return operands_[0].type.dtype; }
-  /// Operand `index`, repeated to the width of the result.
+  /// Operand `index`, widened to the lanes of the result.
   std::string wide(int index) const {
     const Type& own = type(index);
     if (own.lanes == lanes_) return text(index);
@@ -81,14 +84,15 @@ class Expression {
     const Operand* literal = operands_[index].literal;
     return literal && isFloat(type(index).dtype) && literal->number() == 0;
   }
-  /// A function of operand `index` with a zero, whose sign is that of operand `zero`.
+  /// A helper of kind `kind` over operand `index`, for an operation with a literal zero; operand `zero` gives its
+  /// sign.
   std::string ofZero(const char* kind, int zero, int index) {
     const bool negative = std::signbit(operands_[zero].literal->number());
     return fmt::format("{}{}({})", negative ? "-" : "", helpers_.need(kind, type_), wide(index));
   }
-  /// A function that is printed beside the kernel, over the result's type.
+  /// A call of a helper function over the result's type.
   std::string helper(const char* kind) { return call(helpers_.need(kind, type_)); }
-  /// For ops that are no arithmetic, that are expanded before, or that the shader's printer handles.
+  /// For ops that are no arithmetic, that legalize expands, or that GlslPrinter handles.
   static std::string none() { return {}; }
   std::string times();
   std::string fused();
@@ -122,7 +126,7 @@ std::string Expression::call(std::string_view function) const {
   return out + ")";
 }
 
-/// Some drivers take x·0, 0/x and x/0 for 0 whatever x is.
+/// Some drivers fold x·0, 0/x and x/0 to 0 whatever x is, which is wrong for infinities and NaN.
 std::string Expression::times() {
   for (int index : {0, 1})
     if (isZero(index)) return ofZero("ZeroTimes", index, 1 - index);
@@ -144,7 +148,7 @@ std::string Expression::divide(const char* kind, const char* sign) {
   return eachLane(kind);
 }
 
-/// A helper over two scalars, called for each lane.
+/// A helper over two scalars, called lane by lane.
 std::string Expression::eachLane(const char* kind) {
   const std::string function = helpers_.need(kind, Type::scalar(dtype()));
   if (lanes_ == 1) return call(function);
@@ -217,7 +221,7 @@ std::string Expression::bitcast() const {
   return fmt::format("{}({})", glslType(type_), text(0));
 }
 
-/// Compares |x| with infinity by their bits: isnan and isinf are a compiler's to reason away.
+/// Compares |x| with infinity by their bits, since a driver's compiler may assume that isnan and isinf are false.
 std::string Expression::bitTest(const char* sign, const char* function) const {
   std::string bits = fmt::format("floatBitsToUint({}) & 0x7fffffffu", wide(0));
   if (lanes_ == 1) return fmt::format("({}) {} 0x7f800000u", bits, sign);
@@ -229,13 +233,13 @@ std::string Expression::unsignedText() const {
   return fmt::format("{}({})", glslType(Type::scalar(DType::u32, lanes_)), wide(0));
 }
 
-/// A built-in function that gives int, as the result's type.
+/// Calls a built-in function that gives int, and converts to the result's type.
 std::string Expression::toResult(const char* function, const std::string& argument) const {
   std::string value = fmt::format("{}({})", function, argument);
   return dtype() == DType::i32 ? value : fmt::format("{}({})", glslType(type_), value);
 }
 
-/// findLSB(0) is -1, the largest u32.
+/// findLSB(0) is -1, which as a u32 exceeds 32.
 std::string Expression::countTrailing() const {
   Type type = Type::scalar(DType::u32, lanes_);
   std::string count = fmt::format("min({}(findLSB({})), 32u)", glslType(type), wide(0));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic of the kernel language as GLSL expressions.
+// Prints arithmetic ops of the kernel language as GLSL expressions.
 #pragma once
 
 #include <map>
@@ -12,36 +12,38 @@ namespace tg {
 
 /// `float`, `uvec4`, …
 std::string glslType(const Type& scalar);
-/// A literal of a scalar type, exact: a float is the shortest text that reads back as the same f32, inf
-/// and nan are made from their bits. Negative ones stand in parentheses.
+/// An exact literal of a scalar type. A float is the shortest text that reads back as the same f32; inf and nan are
+/// made from their bits. Negative numbers are put in parentheses.
 std::string glslLiteral(const Operand& literal, DType dtype);
-/// The GLSL component of a vector's lane: "x" … "w".
+/// The GLSL name of a vector's component: "x" … "w".
 char glslLane(int64_t lane);
 
-/// Functions that printed expressions call, each printed once before main.
+/// The helper functions that printed expressions call. Each is printed once, before main.
 class GlslHelpers {
  public:
-  /// The name of a function of that kind over `type`: "Min", "Max", "Div", "Mod", "MulHi", "MulSat",
-  /// "SubgroupMin", "SubgroupMax", "HalfValue" and "Bf16Value" (of bits as u32), "HalfBits", "Bf16Bits",
-  /// "ExactTerm" or "ExactRound"; "Log" and "Log2", which know subnormal numbers; "ZeroTimes", "ZeroOver" and
-  /// "OverZero", 0·x, 0/x and x/0.
+  /// Gives the name of a helper function over `type` and has it printed. The kinds: "Min", "Max", "SubgroupMin" and
+  /// "SubgroupMax", which give NaN for a NaN; "Div", "Mod", "Pow", "ToInt" and "ToUint", which are defined for all
+  /// operands; "MulHi", "MulSat"; "Log" and "Log2", which handle subnormal numbers; "ZeroTimes", "ZeroOver" and
+  /// "OverZero", which are 0·x, 0/x and x/0; "HalfBits" and "Bf16Bits", which round to a type's bits, and
+  /// "HalfValue" and "Bf16Value", which turn bits in a u32 into the value; "Bf16Near" and "Bf16Near112", which
+  /// round to bf16 in f32; "ExactTerm" and "ExactRound".
   std::string need(const std::string& kind, const Type& type);
-  /// The functions needed so far, in a fixed order.
+  /// The functions needed so far, each after those that it calls.
   std::string text() const;
 
  private:
   std::map<std::string, std::string> texts_;
 };
 
-/// An operand ready to print.
+/// A printed operand.
 struct GlslOperand {
   std::string text;
   Type type;
-  const Operand* literal = nullptr;  ///< when it is one, in each lane
+  const Operand* literal = nullptr;  ///< the literal that the operand has in every lane, if any
 };
 
-/// The expression of a pure op over printed operands. Empty for ops that are no arithmetic (memory,
-/// control, invocation ids), which the shader's printer handles.
+/// The expression of a pure op over printed operands. Empty for ops that are no arithmetic (memory, control flow,
+/// invocation ids), which GlslPrinter handles.
 std::string glslExpression(const Op& op, const std::vector<GlslOperand>& operands, GlslHelpers& helpers);
 
 }  // namespace tg

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that printed shaders call, each as text.
+// The helper functions of printed shaders, as GLSL text. They fix what GLSL leaves to the device.
 #include <fmt/format.h>
 
 #include "codegen/glsl_expr.h"
@@ -11,6 +11,7 @@ namespace {
 
 static_assert(exact_sum::kWords == kExactWords);
 
+/// Minimum or maximum that gives NaN if either operand is NaN.
 std::string minMax(const std::string& kind, const Type& type) {
   std::string beats = type.lanes == 1 ? fmt::format("y {} x", kind == "Min" ? "<" : ">")
                                       : fmt::format("{}(y, x)", kind == "Min" ? "lessThan" : "greaterThan");
@@ -19,7 +20,7 @@ std::string minMax(const std::string& kind, const Type& type) {
                      type.lanes == 1 ? "bool" : fmt::format("bvec{}", type.lanes));
 }
 
-/// What a device makes of NaN in its own minimum is open; here it wins.
+/// Minimum or maximum of a subgroup that gives NaN if any operand is NaN, which GLSL leaves to the device.
 std::string subgroupMinMax(const std::string& kind, const Type& type) {
   const char* own = kind == "SubgroupMin" ? "subgroupMin" : "subgroupMax";
   std::string isNan = type.lanes == 1 ? "(floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u"
@@ -34,8 +35,8 @@ std::string subgroupMinMax(const std::string& kind, const Type& type) {
                      glslType(type), kind, glslType(Type::scalar(DType::u32, type.lanes)), isNan, own, any);
 }
 
-/// The logarithm of a number below the normal ones, whose exponent a driver may take for the value: it is
-/// brought up by 2^24. A device that flushes such numbers to zero gives -inf.
+/// The logarithm of a subnormal number is taken of x·2^24, since a driver may take such a number's exponent for its
+/// value. A device that flushes subnormal numbers to zero gives -inf.
 std::string logarithm(const std::string& kind, const Type& type) {
   std::string low = type.lanes == 1 ? "x < 1.1754944e-38"
                                     : fmt::format("lessThan(x, {}(1.1754944e-38))", glslType(type)),
@@ -53,7 +54,7 @@ std::string logarithm(const std::string& kind, const Type& type) {
 /// 0·x, 0/x or x/0 by the bits of x: a zero or an infinity with the sign of x, or NaN.
 std::string zeroOf(const std::string& kind, const Type& type) {
   const std::string bits = glslType(Type::scalar(DType::u32, type.lanes));
-  // Finite, or neither zero nor NaN.
+  // The test for a result that is not NaN: x is finite, or x is neither zero nor NaN.
   const std::string size = kind == "ZeroTimes" ? "(bits & 0x7fffffffu)" : "(bits & 0x7fffffffu) - 1u";
   const std::string fine =
       type.lanes == 1 ? size + " < 0x7f800000u" : fmt::format("lessThan({}, {}(0x7f800000u))", size, bits);
@@ -64,6 +65,7 @@ std::string zeroOf(const std::string& kind, const Type& type) {
                      glslType(type), kind, bits, fine, kind == "OverZero" ? " | 0x7f800000u" : "");
 }
 
+/// Product of u32 that saturates.
 std::string mulSat(const Type& type) {
   std::string over = type.lanes == 1 ? "high != 0u" : fmt::format("notEqual(high, {}(0u))", glslType(type));
   return fmt::format("{0} tgMulSat({0} x, {0} y) {{\n  {0} high, low;\n  umulExtended(x, y, high, low);\n"
@@ -71,7 +73,7 @@ std::string mulSat(const Type& type) {
                      glslType(type), over);
 }
 
-// Bits of f16 to f32. Of what lies below 2^-14 the value is a whole number of 2^-24.
+// Bits of f16 to f32. A subnormal f16 (below 2^-14) is a multiple of 2^-24.
 constexpr const char* kHalfValue = R"(float tgHalfValue(uint half16) {
   uint sign = (half16 & 0x8000u) << 16, digits = half16 & 0x7fffu;
   uint size = (digits << 13) + 0x38000000u;
@@ -82,8 +84,8 @@ constexpr const char* kHalfValue = R"(float tgHalfValue(uint half16) {
 }
 )";
 
-// f32 to the nearest f16, the even one at a tie. 0x477ff000 is 65520, from which on it is infinity;
-// 0x38800000 is 2^-14, below which digits are dropped one by one.
+// f32 to the nearest f16, at a tie to the even one. 0x477ff000 is 65520, from where on it is infinity; below
+// 0x38800000 (2^-14) the results are subnormal and lose one bit more for each halving.
 constexpr const char* kHalfBits = R"(uint tgHalfBits(float x) {
   uint bits = floatBitsToUint(x), sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
   if (size > 0x7f800000u) return sign | 0x7e00u;
@@ -99,7 +101,8 @@ constexpr const char* kHalfBits = R"(uint tgHalfBits(float x) {
 }
 )";
 
-// Bits of bf16 are the upper half of an f32's; to the nearest, the even one at a tie, and a NaN stays one.
+// The bits of a bf16 are the upper half of an f32's. Rounds to the nearest, at a tie to the even one; NaN stays
+// NaN.
 constexpr const char* kBf16Value = "float tgBf16Value(uint bits) { return uintBitsToFloat(bits << 16); }\n";
 constexpr const char* kBf16Bits = R"(uint tgBf16Bits(float x) {
   uint bits = floatBitsToUint(x);
@@ -108,10 +111,10 @@ constexpr const char* kBf16Bits = R"(uint tgBf16Bits(float x) {
 }
 )";
 
-/// Rounds to the 8 digits of a bf16, to the nearest and at a tie to the even one. With 2^e <= |x| < 2^(e+1) the sum
-/// x + 1.5 2^(e+16) has digits from 2^(e-7) on, so adding it rounds x there, and subtracting it again is exact. e is
-/// 86 at most, so that the sum of the largest x stays finite; an |x| from 2^87 (1.5e26) on keeps more digits, which the
-/// conversion to bf16 may cut off. Infinities and NaN stay what they are.
+/// Rounds to the 8 significant bits of a bf16, to the nearest and at a tie to the even one. For 2^e <= |x| <
+/// 2^(e+1) the sum x + 1.5·2^(e+16) has bits from 2^(e-7) on, so the addition rounds x there, and the subtraction
+/// is exact. e is clamped to 86, so that the sum stays finite for the largest x; an |x| from 2^87 (1.5e26) on keeps
+/// more bits, which the conversion to bf16 may truncate. Infinities and NaN stay what they are.
 constexpr const char* kBf16Near = R"(float tgBf16Near(float x) {
   precise float scale = uintBitsToFloat(min(floatBitsToUint(x) & 0x7f800000u, 0x6a800000u));
   precise float rounded = fma(scale, 98304.0, x);
@@ -119,16 +122,16 @@ constexpr const char* kBf16Near = R"(float tgBf16Near(float x) {
 }
 )";
 
-/// Of an |x| below 2^112, in two instructions. 65536x has digits from 2^(e-7) on, so taking it from x rounds x there,
-/// to the nearest and at a tie the even one, and adding it again is exact. Where x - 65536x lies below 2^(e+16), x is so
-/// near to 2^e that it becomes that with more digits as well.
+/// The same for |x| below 2^112, in two instructions. 65536x has bits from 2^(e-7) on, so subtracting it from x
+/// rounds x there, to the nearest and at a tie to the even one, and adding it again is exact. If |x - 65536x| is
+/// below 2^(e+16), x is so near to 2^e that it is rounded to 2^e with more bits as well.
 constexpr const char* kBf16Near112 = R"(float tgBf16Near112(float x) {
   precise float rounded = fma(x, -65536.0, x);
   return fma(x, 65536.0, rounded);
 }
 )";
 
-/// A function of one lane, applied to each.
+/// A function of one lane, applied to each lane.
 std::string eachLane(const char* function, const Type& from, const Type& to) {
   std::string lanes;
   for (int lane = 0; lane < from.lanes; ++lane)
@@ -137,7 +140,7 @@ std::string eachLane(const char* function, const Type& from, const Type& to) {
                      lanes);
 }
 
-// Towards zero, clamped to the type; 0 of NaN. A shader's own conversion is undefined out of range.
+// Rounds towards zero and clamps to the type; NaN gives 0. GLSL's own conversion is undefined out of range.
 constexpr const char* kToInt = R"(int tgToInt(float x) {
   if (x >= 2147483648.0) return 2147483647;
   if (x >= -2147483648.0) return int(x);
@@ -150,8 +153,8 @@ constexpr const char* kToUint = R"(uint tgToUint(float x) {
 }
 )";
 
-// x^y as C and IEEE 754 have it, from the power of |x|: a shader's own is undefined for x <= 0. Bits tell
-// what is no number, which a compiler may reason away. Mesa 26 takes a root for y = 0.5, which is NaN for infinity.
+// x^y as in C and IEEE 754, from the power of |x|: GLSL's pow is undefined for x <= 0. NaN is tested by bits, since
+// compilers may assume that there is none. Mesa 26 uses a square root for y = 0.5, which gives NaN for infinity.
 constexpr const char* kPow = R"(float tgPow(float x, float y) {
   float size = abs(x), infinity = uintBitsToFloat(0x7f800000u), nan = uintBitsToFloat(0x7fc00000u);
   precise float even = 2.0 * floor(0.5 * y);
@@ -166,7 +169,8 @@ constexpr const char* kPow = R"(float tgPow(float x, float y) {
 }
 )";
 
-// An f32 as ±(low + high·2^32) at a word of an exact sum, or as flags; see ir/kernel/exact_sum.h.
+// Exact sums (see ir/kernel/exact_sum.h) are 320-bit fixed-point numbers in ten words, and a word of flags: 1 for
+// NaN, 2 for +inf, 4 for -inf. ExactTerm gives the place of an f32 in one: ±(low + high·2^32) at a word, or flags.
 constexpr const char* kExactTerm =
     R"(uint tgExactTerm(float value, out uint word, out uint low, out uint high) {
   uint bits = floatBitsToUint(value), exponent = bits >> 23 & 255u, fraction = bits & 0x7fffffu;
@@ -180,6 +184,7 @@ constexpr const char* kExactTerm =
 }
 )";
 
+// The f32 nearest to an exact sum, at a tie the even one.
 constexpr const char* kExactRound = R"(float tgExactRound(uint words[11]) {
   uint flags = words[10] & 7u;
   if (flags == 2u || flags == 4u) return uintBitsToFloat(flags == 2u ? 0x7f800000u : 0xff800000u);
@@ -209,6 +214,7 @@ constexpr const char* kExactRound = R"(float tgExactRound(uint words[11]) {
 }
 )";
 
+// Adds a term: each atomic addition to a word gives its old value, from which the carry into the next follows.
 constexpr const char* kExactAdd = R"(void {0}(uint at, float value) {{
   uint word, amount, next, flags = tgExactTerm(value, word, amount, next);
   if (flags != 0u) atomicOr({1}[at + 10u], int(flags));
@@ -232,6 +238,7 @@ constexpr const char* kExactLoad = R"(float {0}(uint at) {{
 }}
 )";
 
+// Sets an exact sum to a value, in two's complement.
 constexpr const char* kExactStore = R"(void {0}(uint at, float value) {{
   uint first, low, high, flags = tgExactTerm(value, first, low, high), carry = 1u;
   bool negative = floatBitsToUint(value) >> 31 != 0u;
@@ -297,7 +304,7 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
   } else if (kind == "ExactTerm" || kind == "ExactRound") {
     text = kind == "ExactTerm" ? kExactTerm : kExactRound;
   } else if (type.dtype == DType::u32) {
-    // The divisor is replaced, not only the result: hardware may trap on a division that is thrown away.
+    // The divisor is replaced, not only the result, since hardware may trap on a division whose result is unused.
     text = kind == "Div" ? "uint tgDiv(uint x, uint y) { return y == 0u ? 0xffffffffu : x / max(y, 1u); }\n"
                          : "uint tgMod(uint x, uint y) { return y == 0u ? 0u : x % max(y, 1u); }\n";
   } else if (kind == "Div") {
@@ -314,7 +321,8 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
 
 std::string GlslHelpers::text() const {
   std::string out;
-  for (const auto& [key, text] : texts_) out += text;  // "Div…" before "Mod…", which calls it; lanes last
+  for (const auto& [key, text] : texts_)
+    out += text;  // by name: "Div…" before "Mod…", which calls it; scalars before vectors
   return out;
 }
 

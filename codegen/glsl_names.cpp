@@ -7,8 +7,8 @@
 namespace tg {
 namespace {
 
-/// Keywords of GLSL 4.50, words it reserves, and the built-in functions that printed shaders call
-/// (a variable of that name would hide the function).
+/// Keywords of GLSL 4.50, reserved words, and the built-in functions that printed shaders call, which a variable of
+/// that name would hide.
 const std::unordered_set<std::string_view>& reservedWords() {
   static const std::unordered_set<std::string_view> kWords = {
       "active", "asm", "atomic_uint", "attribute", "bool", "break", "buffer", "case", "cast", "centroid",
@@ -32,7 +32,7 @@ const std::unordered_set<std::string_view>& reservedWords() {
   return kWords;
 }
 
-/// Families of type names: a stem and a digit (vec4, mat3x2), or anything after a stem (image2D).
+/// Families of type names: a stem and a digit (vec4, mat3x2), or anything that begins with a stem (image2D).
 bool isTypeName(std::string_view name) {
   for (std::string_view stem : {"vec", "dvec", "ivec", "uvec", "bvec", "hvec", "fvec", "mat", "dmat"})
     if (name.size() > stem.size() && name.starts_with(stem) &&
@@ -43,6 +43,7 @@ bool isTypeName(std::string_view name) {
          name.starts_with("texture");
 }
 
+/// The name with other characters replaced by underscores, and kept apart from the printer's own names.
 std::string identifier(std::string_view name) {
   std::string out;
   for (char c : name) {

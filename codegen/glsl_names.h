@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Identifiers of a shader.
+// The identifiers of a shader.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace tg {
 
-/// Gives each value of one kernel a GLSL identifier: its own name, changed only where GLSL has other
-/// plans for it (keywords, built-in functions, characters, double underscores).
+/// Gives each value of a kernel a GLSL identifier: its own name, changed only if GLSL does not allow it (keywords,
+/// built-in functions, characters, double underscores).
 class GlslNames {
  public:
-  /// The identifier of a value; the same for every call.
+  /// The identifier of a value, the same at every call.
   const std::string& of(const Value* value);
   /// Makes `alias` print as `value` does.
   void alias(const Value* alias, const Value* value) { names_[alias] = of(value); }
-  /// A fresh identifier.
+  /// An identifier that no value has yet, like `hint`.
   std::string unique(const std::string& hint);
 
  private:

@@ -2,17 +2,18 @@
 // From SPV_NV_cooperative_matrix to SPV_KHR_cooperative_matrix, instruction by instruction:
 //
 //   OpCapability 5357, OpExtension "SPV_NV_…"      6022, "SPV_KHR_…"; for bf16 also 5116, 5118 and its extension
-//   OpDecorate %extent SpecId n, OpSpecConstant    OpConstant: the numbers n have told the use and the element type
-//   5358 type element scope rows columns           4456, and the use behind it
-//   5359 load pointer stride columnMajor …         4457: the layout stands before the stride, as a u32
+//   OpDecorate %extent SpecId n, OpSpecConstant    OpConstant; the number n encodes the use and the element type
+//   5358 type element scope rows columns           4456, with the use as a further operand
+//   5359 load pointer stride columnMajor …         4457; the layout comes before the stride, as a u32 constant
 //   5360 store pointer object stride columnMajor   4458, likewise
 //   5361 multiply and add a b c                    4459
-//   5362 length, which OpSpecConstantOp computes   4460 in main, and there too what is computed of it: the length
-//                                                  is no constant that specializes
-//   OpAccessChain to an element of a bf16 matrix   to a bf16, and so OpLoad from there, and OpFConvert of what is
-//                                                  stored there
+//   5362 length, computed by OpSpecConstantOp      4460 in main, with whatever is computed from it: the KHR length is
+//                                                  not a specialization constant
+//   OpAccessChain to an element of a bf16 matrix   a pointer to bf16; so OpLoad from it gives bf16, and OpFConvert of
+//                                                  what is stored through it converts to bf16
 //
-// Numbers are those of the SPIR-V registry; the headers of SPIRV-Tools 2023.1 lack the newer ones.
+// The numbers are those of the SPIR-V registry; the headers of SPIRV-Tools 2023.1 lack the newer ones. A first pass
+// over the module collects ids (`survey`), a second one rewrites it.
 #include "codegen/khr_matrices.h"
 
 #include <fmt/format.h>
@@ -60,9 +61,9 @@ enum SpirvOp : uint32_t {
 constexpr uint32_t kMatrixNv = 5357, kMatrixKhr = 6022, kBf16Type = 5116, kBf16Matrix = 5118;
 constexpr uint32_t kSpecId = 1, kBf16Encoding = 0, kFunctionStorage = 7;
 constexpr size_t kHeader = 5, kBound = 3;  ///< words before the instructions; the place of the bound of ids
-/// The number of an extent's constant is this times its axis, and the extent; glslang takes up to 2047.
+/// The SpecId of an extent is kAxis · axis + extent; glslang accepts up to 2047.
 constexpr uint32_t kAxis = 256;
-/// The axes of a product, m x k by k x n; those of matrices of bf16 have a k or n of their own.
+/// The axes of a product m x k by k x n; bf16 matrices have a k and an n of their own.
 enum Axis : uint32_t { axisM = 1, axisN, axisK, axisBf16N, axisBf16K };
 
 Axis axisOf(uint32_t id) { return static_cast<Axis>(id / kAxis); }
@@ -95,7 +96,7 @@ class Rewriter {
       fn(words_[at] & 0xffff, std::span(words_).subspan(at + 1, (words_[at] >> 16) - 1));
   }
 
-  /// Finds the constants of extents, the booleans, and the type of u32.
+  /// Collects the constants of extents, the constant true, and the ids of the functions below.
   void survey() {
     bound_ = words_[kBound];
     each([&](uint32_t op, std::span<const uint32_t> args) {
@@ -110,14 +111,14 @@ class Rewriter {
     });
   }
 
-  /// Finds what is computed of matrices' lengths.
+  /// Collects the ids of matrix lengths and of what is computed from them.
   void surveyLength(std::span<const uint32_t> args) {
     const bool any =
         std::any_of(args.begin() + 3, args.end(), [&](uint32_t id) { return ofLengths_.contains(id); });
     if (any || args[2] == opMatrixLengthNv) ofLengths_.insert(args[1]);
   }
 
-  /// Finds the pointers to elements of bf16 matrices, and the values that are stored through them.
+  /// Collects pointers to elements of bf16 matrices, and the values that are stored through them.
   void surveyElements(uint32_t op, std::span<const uint32_t> args) {
     if (op == opTypeMatrixNv && isBf16(extents_.at(args[3]), extents_.at(args[4]))) narrow_.insert(args[0]);
     if (op == opTypePointer && narrow_.contains(args[2])) narrow_.insert(args[0]);
@@ -126,6 +127,7 @@ class Rewriter {
     if (op == opStore && elements_.contains(args[0])) elements_.insert(args[1]);
   }
 
+  /// Appends an instruction.
   void add(uint32_t op, std::initializer_list<uint32_t> args, std::span<const uint32_t> rest = {}) {
     out_.push_back(static_cast<uint32_t>(args.size() + rest.size() + 1) << 16 | op);
     out_.insert(out_.end(), args);
@@ -150,8 +152,8 @@ class Rewriter {
     return text.substr(0, text.find('\0')) == kName;
   }
 
-  /// The id of a u32 constant 0, 1 or 2, made where the first matrix type stands: types and constants come in any
-  /// order that defines before use, and what uses the number comes behind a matrix type.
+  /// The id of the u32 constant 0, 1 or 2. They are made before the first matrix type: types and constants may come
+  /// in any order that defines before use, and every use of these numbers comes behind a matrix type.
   uint32_t number(uint32_t value) const { return numbers_ + value; }
   void makeNumbers() {
     if (numbers_ != 0) return;
@@ -166,7 +168,7 @@ class Rewriter {
   }
   uint32_t layout(uint32_t columnMajor) const { return number(columnMajor == true_ ? 1 : 0); }
 
-  /// Emits the lengths at the start of main, behind its variables.
+  /// Emits the lengths, and what is computed from them, at the start of main, behind its variables.
   void placeLengths(uint32_t op) {
     if (!inMain_ || lengths_.empty() || op == opFunction || op == opLabel || op == opVariable || op == opLine)
       return;
@@ -232,11 +234,11 @@ class Rewriter {
   const std::vector<uint32_t>& words_;
   std::vector<uint32_t> out_;
   bool matrices_ = false, bf16_ = false;
-  std::map<uint32_t, uint32_t> extents_;  ///< the constants of matrixExtents, with their numbers
-  std::set<uint32_t> narrow_;     ///< types of bf16 matrices, of pointers to them, and variables of these
-  std::set<uint32_t> elements_;   ///< pointers to their elements, and what is stored through these
-  std::set<uint32_t> ofLengths_;  ///< lengths, and what is computed of them outside functions
-  std::vector<std::span<const uint32_t>> lengths_;  ///< these instructions' operands, until main begins
+  std::map<uint32_t, uint32_t> extents_;  ///< ids of the constants of matrixExtents, and their SpecIds
+  std::set<uint32_t> narrow_;     ///< bf16 matrix types, pointer types to them, and variables of these
+  std::set<uint32_t> elements_;   ///< pointers to elements of these, and values stored through them
+  std::set<uint32_t> ofLengths_;  ///< lengths, and what is computed from them outside of functions
+  std::vector<std::span<const uint32_t>> lengths_;  ///< operands of these instructions, until main begins
   uint32_t main_ = 0;
   bool inMain_ = false;
   uint32_t true_ = 0, u32_ = 0, numbers_ = 0, bf16Type_ = 0, bf16Pointer_ = 0, bound_ = 0;

@@ -72,13 +72,13 @@ Type MatrixSplitter::partOf(const Type& whole) const {
   return Type::coopmat(whole.dtype, rows, columns, whole.use);
 }
 
-/// A grid without its values.
+/// The grid of a matrix's parts, without their values.
 Parts MatrixSplitter::gridOf(const Type& whole) const {
   const Type part = partOf(whole);
   return {whole.shape[0] / part.shape[0], whole.shape[1] / part.shape[1], {}};
 }
 
-/// An op like this one whose result is a part.
+/// Creates an op like this one whose result is a part.
 Value* MatrixSplitter::make(const Op& op, OperandList operands, const Type& type) {
   build_.setHint(op.result()->name);
   return build_.create(op.code, std::move(operands), op.attrs, {type})->result();
@@ -91,15 +91,15 @@ Operand MatrixSplitter::shifted(const Operand& index, int64_t by) {
   return Operand::of(sum->result());
 }
 
-/// The index moved by 0, `by`, 2·`by`, …
+/// The index plus 0, `by`, 2·`by`, …
 std::vector<Operand> MatrixSplitter::shiftedAll(const Operand& index, int64_t count, int64_t by) {
   std::vector<Operand> out;
   for (int64_t i = 0; i < count; ++i) out.push_back(shifted(index, i * by));
   return out;
 }
 
-/// Loads and stores: the parts' elements. A matrix's rows run along the buffer's first axis, or its second where the
-/// matrix lies by columns; the second counts elements, which may hold several scalars.
+/// Splits a load or store. A matrix's rows run along the buffer's first axis, or along its second if the matrix is
+/// column-major. The second axis counts the buffer's elements, which may hold several scalars each.
 void MatrixSplitter::splitPlace(const Op& op) {
   const bool loads = op.code == Opcode::k_coopmat_load, turned = loads && op.flag("column_major");
   const Type whole = loads ? op.result()->type : op.in(0)->type, part = partOf(whole);
@@ -124,6 +124,7 @@ void MatrixSplitter::splitPlace(const Op& op) {
   if (loads) parts_[op.result()] = std::move(grid);
 }
 
+/// Splits a product: each part of the result sums over the parts along k, in order.
 void MatrixSplitter::splitProduct(const Op& op) {
   const Parts &a = parts_.at(op.in(0)), &b = parts_.at(op.in(1)), &c = parts_.at(op.in(2));
   Parts out{c.rows, c.columns, c.values};
@@ -137,7 +138,7 @@ void MatrixSplitter::splitProduct(const Op& op) {
   parts_[op.result()] = std::move(out);
 }
 
-/// An accumulator of numbers or elements that go along the rows or columns of the whole.
+/// Splits an accumulator whose elements depend on the row or the column alone: its index, or a buffer's elements.
 void MatrixSplitter::splitAlongAxis(const Op& op) {
   const Type part = partOf(op.result()->type);
   const bool columns = op.flag("columns");
@@ -160,7 +161,7 @@ void MatrixSplitter::splitAlongAxis(const Op& op) {
   parts_[op.result()] = std::move(grid);
 }
 
-/// The rows of a row of parts, side by side.
+/// A row of parts is reduced by one op; its result has the reduced values in every column.
 void MatrixSplitter::splitRowReduce(const Op& op) {
   Parts grid = gridOf(op.result()->type);
   for (int64_t row = 0; row < grid.rows; ++row) {
@@ -174,7 +175,7 @@ void MatrixSplitter::splitRowReduce(const Op& op) {
   parts_[op.result()] = std::move(grid);
 }
 
-/// Ops that work on each element: part by part, beside scalars.
+/// Splits an elementwise op: part by part. Scalar operands are the same for all parts.
 void MatrixSplitter::splitLanes(const Op& op) {
   Parts grid = gridOf(op.result()->type);
   for (int64_t i = 0; i < grid.rows * grid.columns; ++i) {
@@ -187,7 +188,7 @@ void MatrixSplitter::splitLanes(const Op& op) {
   parts_[op.result()] = std::move(grid);
 }
 
-/// Looks through the parts of all matrices.
+/// The op looks through the parts of all its matrices.
 void MatrixSplitter::splitAnyAbove(Op& op) {
   OperandList operands{op.operands[0]};
   for (int i = 1; i < op.numOperands(); ++i)
@@ -210,7 +211,7 @@ void MatrixSplitter::splitOp(Op& op) {
   replaced_.push_back(&op);
 }
 
-/// Gives a loop or a branch the parts of its results, and a loop those of its carried values.
+/// Adds results for the parts of a loop's or branch's matrices, and carried values for a loop's.
 void MatrixSplitter::splitResults(Op& op) {
   std::vector<bool> gone;
   for (const auto& result : op.results) gone.push_back(result->type.isCoopmat());
@@ -237,7 +238,7 @@ void MatrixSplitter::splitResults(Op& op) {
   if (op.results.size() > whole) carriers_.emplace_back(&op, std::move(gone));
 }
 
-/// A yield gives the parts behind what it gives.
+/// A yield yields the parts, behind its other operands.
 void MatrixSplitter::splitYield(Op& yield) {
   const size_t count = yield.operands.size();
   for (size_t i = 0; i < count; ++i)
