@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All kernels of a module as GLSL text.
+// Prints all kernels of a module as GLSL text.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace tg {
 
-/// The GLSL of every kernel of a kernel or spirv module, each under a line `// kernel @name`. An error
-/// holds every kernel that cannot be printed.
+/// The GLSL of every kernel of a module of stage kernel or spirv, each under a line `// kernel @name`. The error
+/// lists every kernel that cannot be printed.
 Result<std::string> emitGlsl(const Module& module);
 
 }  // namespace tg

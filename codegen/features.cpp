@@ -28,7 +28,7 @@ Result<void> checkFeatures(const Item& kernel, const Target& target) {
 }
 
 Result<bool> fitLoops(Item& kernel, const Target& target) {
-  // No loop counts further than 32 bits.
+  // A target without a bound has the largest number, since no loop counts further than 32 bits.
   if (gives(target, LimitId::loopIterations, Target().loopIterations)) return true;
   return unroll(kernel, limitOf(target, LimitId::loopIterations));
 }

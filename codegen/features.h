@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel asks of a target beyond its limits.
+// Checks what a kernel asks of a target beyond its limits of amounts.
 #pragma once
 
 #include "ir/module.h"
@@ -13,9 +13,9 @@ namespace tg {
 /// Atomic additions of f32 have a fallback and need none.
 Result<void> checkFeatures(const Item& kernel, const Target& target);
 
-/// Repeats the bodies of loops where an invocation would make more iterations than the target's
-/// `loop_iterations`. False where data decide how many there are, so that the kernel must watch its loops. An
-/// error where there are too many for certain.
+/// Unrolls loops by repeating their bodies, if an invocation could make more iterations than the target's
+/// `loop_iterations`. False if the number of iterations depends on data, so that the kernel must check it at run
+/// time. An error if there are too many iterations in any case.
 Result<bool> fitLoops(Item& kernel, const Target& target);
 
 }  // namespace tg

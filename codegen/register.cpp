@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the passes and emitters of this library known to the registry of passes.
+// Registers the passes and emitters of this library.
 #include "codegen/emit_glsl.h"
 #include "passes/pass_options.h"
 
@@ -8,7 +8,7 @@ namespace tg {
 #define TG_LINK_passes(id, name, Options)
 #define TG_LINK_codegen(id, name, Options) linkPass(name, passFactory<Options>(name, run_##id));
 
-/// Gives the rows of passes.def whose library is `codegen` their functions, and adds the emitter `glsl`.
+/// Registers the functions of the passes in passes.def whose library is `codegen`, and the emitter `glsl`.
 static bool registerCodegen() {
 #define PASS(id, name, tool, from, to, library, Options, summary) TG_LINK_##library(id, name, Options)
 #include "passes/passes.def"
@@ -20,7 +20,7 @@ static bool registerCodegen() {
 }  // namespace tg
 
 extern "C" {
-/// Set before main of each program that links this library, which asks the linker for it: nothing else needs
-/// this file, so that it would be left out of a static archive.
+/// Initialised before main in each program that links this library. The linker is asked for this symbol, because
+/// nothing else needs this file, and it would be left out of a static archive.
 bool tgCodegenRegistered = tg::registerCodegen();
 }

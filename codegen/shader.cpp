@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// GLSL to SPIR-V: shaderc without optimization, a few passes of SPIRV-Tools, validation, and KHR matrices.
 #include "codegen/shader.h"
 
 #include <fmt/format.h>
@@ -16,12 +17,13 @@ namespace {
 
 constexpr spv_target_env kEnvironment = SPV_ENV_VULKAN_1_1;
 
-/// One for the process: the compiler keeps its parsed built-in declarations as long as any lives.
+/// One compiler for the process: the built-in declarations that it has parsed are kept as long as one exists.
 const shaderc::Compiler& compiler() {
   static const shaderc::Compiler kCompiler;
   return kCompiler;
 }
 
+/// The text with line numbers.
 std::string numbered(const std::string& text) {
   std::string out;
   int number = 0;
@@ -30,12 +32,13 @@ std::string numbered(const std::string& text) {
   return out;
 }
 
-/// The line of the first complaint in `name:LINE: error: …`, or 0.
+/// The line number of the first message `name:LINE: error: …`, or 0.
 size_t complainedLine(const std::string& messages, const std::string& name) {
   size_t at = messages.find(name + ":");
   return at == std::string::npos ? 0 : std::strtoul(messages.c_str() + at + name.size() + 1, nullptr, 10);
 }
 
+/// The error that `who` refuses the shader, at the op that printed the line.
 Error refused(const GlslText& glsl, const std::string& name, const std::string& who, std::string messages,
               size_t line) {
   while (messages.ends_with('\n')) messages.pop_back();
@@ -59,8 +62,8 @@ Result<void> validate(const std::vector<uint32_t>& words, const GlslText& glsl, 
   return refused(glsl, name, "spirv-val", messages, 0);
 }
 
-/// Drops names and most copies through variables, two thirds of the words. Variables that loops carry stay:
-/// as phis, which SPIRV-Tools' performance passes make of them, they took a fifth longer on Mesa's CPU
+/// Drops names and most copies through variables, two thirds of the words. Variables that loops carry are kept:
+/// SPIRV-Tools' performance passes turn them into phis, with which kernels took a fifth longer on Mesa's CPU
 /// device, and twice as long to compile; on an NVIDIA device the passes changed no time.
 Result<std::vector<uint32_t>> shortened(const std::vector<uint32_t>& words, const GlslText& glsl,
                                         const std::string& name) {
@@ -73,13 +76,14 @@ Result<std::vector<uint32_t>> shortened(const std::vector<uint32_t>& words, cons
       .RegisterPass(spvtools::CreateLocalSingleStoreElimPass())
       .RegisterPass(spvtools::CreateAggressiveDCEPass());
   spvtools::OptimizerOptions options;
-  options.set_run_validator(false);  // what comes out is
+  options.set_run_validator(false);  // the result is validated
   std::vector<uint32_t> made;
   if (optimizer.Run(words.data(), words.size(), &made, options)) return made;
   return refused(glsl, name, "spirv-opt", messages, 0);
 }
 
-/// What the code depends on. The compiler's parts tell their versions at configuration or when asked.
+/// The key of everything that the code depends on. The compiler's version is known from the build, that of
+/// SPIRV-Tools at run time.
 std::string cacheKey(const GlslText& glsl) {
   return ShaderCache::key(fmt::format("{}\n{}\n{}\n{}{}", TG_SHADERC_VERSIONS,
                                       spvSoftwareVersionDetailsString(), static_cast<int>(kEnvironment),

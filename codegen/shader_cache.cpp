@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A file is a Header and the SPIR-V words. Its modification time is that of the last use, to an hour.
 #include "codegen/shader_cache.h"
 
 #include <fmt/format.h>
@@ -28,14 +29,14 @@ struct Header {
   uint64_t checksum;
 };
 
-/// Of the code and the name it is kept under, so that a file under another one's name is no entry either.
+/// The checksum covers the code and its key, so that a file under another's name counts as no entry.
 uint64_t checksum(const std::string& key, const std::vector<uint32_t>& words) {
   return XXH3_64bits_withSeed(words.data(), words.size() * sizeof(uint32_t),
                               XXH3_64bits(key.data(), key.size()));
 }
 
 using Clock = fs::file_time_type::clock;
-/// How often an entry's time is renewed, and how old a file that nobody finished has to be.
+/// How often an entry's time is renewed, and the age at which a temporary file counts as abandoned.
 constexpr auto kHour = std::chrono::hours(1);
 
 struct Entry {
