@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by invocations: each holds a tile of rows in registers and reads the rows of the other side from memory.
+// attention{tile, block}: each invocation holds a tile of own rows in registers and reads the rows of the other
+// side from memory. Neighbouring invocations have neighbouring tiles.
 #include <fmt/format.h>
 
 #include <limits>
@@ -10,10 +11,10 @@
 namespace tg {
 namespace {
 
-/// A row of a matrix: vectors of four, or scalars where four do not divide it.
+/// A row of a matrix: vectors of four, or scalars if four does not divide its width.
 using Row = std::vector<KV>;
 
-/// Parts are one own row by one other row.
+/// A part is the score of one own row and one other row.
 class RowAttention final : public AttentionWalk {
  public:
   RowAttention(LowerContext& c, const AttentionRegion& region, const AttentionSchedule& schedule)
@@ -52,7 +53,7 @@ class RowAttention final : public AttentionWalk {
   Index otherRow(int64_t column) { return plus(firstOf(block_), column); }
 
   std::vector<Row> own_[2];
-  Parts lse_, delta_;  ///< of the own rows, where these are queries
+  Parts lse_, delta_;  ///< of the own rows, if these are queries
 };
 
 Row RowAttention::rowOf(int operand, const Index& row) {

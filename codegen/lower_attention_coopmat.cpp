@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of 16 bits, or of f32 by halves, on matrix units. Each subgroup holds some rows of its own side as
-// matrices; the workgroup brings the other side's to shared memory. Scores stay in registers: what a subgroup has of
-// them as an accumulator becomes, rounded, the operand A of the next product. Of 16 bits powers are of 2:
+// coopmat attention: attention of 16 bits, or of f32x3, by matrix units. Each subgroup holds some own rows as
+// matrices; the workgroup stages the other side's rows in shared memory. Scores stay in registers: the accumulator
+// of a part of the scores, rounded, becomes operand A of the next product. 16-bit attention uses powers of 2:
 //
 //   forward    p = 2^(s·c - m), m a maximum of the row's s·c so far, c = scale·log₂e
 //   gradients  p = 2^(s·c - lse·log₂e), ds = p·(do·vᵀ·scale - delta·scale)
 //
-// Of wide rows two subgroups have the same own rows, and each half of the columns (`share`): of what scores are products
-// of, so that they add up their scores, and of the results. Weights are then the same in both.
+// If rows are wide, two subgroups have the same own rows, and each takes half of the columns (`share`): of the
+// factors of the scores, so that they add up their scores, and of the results. Both then have the same weights.
 //
-// Blocks that a causal mask cuts, and the last one where its rows are fewer, are a loop of their own, in which hidden
-// scores get a large negative term.
+// The blocks that a causal mask cuts, and an incomplete last block, are a loop of their own, in which hidden scores
+// get a large negative term.
 //
-// Of f32x3 every factor of a product is two matrices of f16: x = high + 2^-11·low, where low has the next digits at the
-// size of the high ones, so that it has them all wherever high has. A product is high·high + 2^-11·(low·high + high·low),
-// the latter summed apart. Matrix units cut off what they add to a sum: those of high·high start from zero for every 16
-// terms and are added in f32.
+// For f32x3 every factor of a product is two matrices of f16: x = high + 2^-11·low. The factor 2^-11 makes low as
+// large as high, so that it loses no digits where high has all of its own. A product is high·high + 2^-11·(low·high
+// + high·low); the second sum is kept apart. Matrix units truncate when they add to a sum, so the products of
+// high·high start from zero for every 16 terms and are added up in f32.
 //
-// Operands come times their scales, so that |x| is 2^14 at most. In what follows ' marks numbers with scales:
+// Operands are multiplied by their scales, so that |x| is 2^14 at most. Below, ' marks scaled numbers:
 //
 //   s = q'·k'ᵀ·scale/(q_scale·k_scale)       dv' = (p·2^15)ᵀ·do', as all p of a key may be small
 //   ds' = p·(do'·v'ᵀ - δ·do_scale·v_scale)·2^-21, 2^14 at most with heads of 64, which f16 holds
 //
-// Results are divided by the scales. Powers are of e, as in f32: in units of log₂ scores would be rounded more often.
+// Results are divided by the scales. Powers are of e, as in f32: scores in units of log₂ would be rounded once
+// more.
 
 #include <numbers>
 #include <span>
@@ -36,19 +37,20 @@ namespace tg {
 namespace {
 
 constexpr double kHidden = 1e30;  ///< subtracted from a masked score
-/// How far above 0 an exponent may be before the row's sums are rescaled. Weights are 2^8 at most, which f16 holds. Not
-/// of f32x3, whose weights are 1 at most, as they are multiplied by kWeights.
+/// How far above 0 an exponent may rise before the row's sums are rescaled: weights are 2^8 at most, which f16
+/// holds. f32x3 rescales at once and has weights up to 1, since they are multiplied by kWeights.
 constexpr double kRoom = 8;
-// Of f32x3: what low halves are multiplied by, p where it is a factor of gradients, and do·vᵀ and δ.
+// For f32x3: the factors of low halves, of p where it is a factor in a gradient, and of do·vᵀ and δ.
 constexpr double kLow = 0x1p11, kWeights = 0x1p15, kGradients = 0x1p-21;
 
-/// Columns of matrices whose scores are computed, weighed and multiplied at a time. Of 16 bits one: that keeps few
-/// scores in registers, 255 TFLOP/s forward instead of 222 with all of a block's at heads of 64 on an H200.
+/// Columns of matrices whose scores are computed, weighed and multiplied at a time. With 16 bits it is one, which
+/// keeps few scores in registers: 255 TFLOP/s forward at heads of 64 on an H200, 222 with all of a block's at a
+/// time.
 int64_t columnsAtOnce(const Op& attention, const AttentionFragments& fragments) {
   return isSplit(attention) ? fragments.pairs() : 1;
 }
 
-/// Parts are matrices.
+/// A part of the scores is a matrix.
 class CoopmatAttention final : public AttentionWalk {
  public:
   CoopmatAttention(LowerContext& c, const AttentionRegion& region, const AttentionFragments& fragments);
@@ -81,26 +83,27 @@ class CoopmatAttention final : public AttentionWalk {
   void finishForward(std::span<KV> shift, std::span<KV> total, std::span<KV> sums) override;
   void storeSum(size_t number, std::span<KV> parts) override;
 
-  /// A factor of products; of f32x3 its high and its low half.
+  /// A factor of products; for f32x3, its high and low halves.
   struct Factor {
     KV high, low;
   };
-  /// A sum of products; of f32x3 also that of the products of low halves.
+  /// A sum of products; for f32x3, also the sum of those with low halves.
   struct Sums {
     KV high, low;
   };
 
-  /// Of weights and their gradients: what reaches 2^112 has overflowed.
+  /// Weights, or their gradients, as an operand A. `bounded`: whatever reaches 2^112 has overflowed already.
   KV converted(const KV& x) { return kernel_.coopmatConvert(x, matrix(MatrixUse::a), true); }
   KV scaleOf(int operand);
   KV unscaleOf(int operand);
   Factor halved(const KV& given, bool isP);
-  /// The first column of a matrix, `number` counting those of a part of the columns.
+  /// The first column of matrix `number` in a subgroup's part of the columns.
   Index columnOf(const Index& part, int64_t width, int64_t number) {
     return plus(c_.space.scale(part, f_.part(width)), number * kSide);
   }
   Factor loaded(const KV& row, int operand, int64_t number, MatrixUse use, bool turned);
-  /// What products are added to. Of f32x3 those of low halves start from zero; the first of high halves is the sum.
+  /// The sums that products are added to. For f32x3, those of low halves start from zero, and the first product of
+  /// high halves starts the other.
   Sums startFrom(const KV& before) { return split_ ? Sums{{}, zero()} : Sums{before, {}}; }
   void multiply(const Factor& a, const Factor& b, Sums& sums);
   KV scaledNumber(int operand, const Index& row);
@@ -116,12 +119,12 @@ class CoopmatAttention final : public AttentionWalk {
   const AttentionFragments& f_;
   const bool split_;
   const DType narrow_;
-  Index pair_, part_;  ///< which of the workgroup's rows and which part of the columns the subgroup has
+  Index pair_, part_;  ///< the subgroup's place among the workgroup's rows, and its part of the columns
   Index warpRow_;
   KV subgroup_;
   Value *rows_, *patch_, *lse_ = nullptr, *delta_ = nullptr;
   std::vector<Factor> own_[2];
-  KV scoreScale_[2];  ///< of f32x3: what scores() multiplies products by
+  KV scoreScale_[2];  ///< for f32x3: the factors of the scores' products
   Parts lseRows_, deltaRows_;
 };
 
@@ -157,7 +160,7 @@ CoopmatAttention::CoopmatAttention(LowerContext& c, const AttentionRegion& regio
   delta_ = kernel_.sharedBuffer(Type::buffer(DType::f32, 1, {count}, BufMode::shared), "delta");
 }
 
-/// The scale of an operand, a power of two; and its reciprocal, by negating the exponent.
+/// The scale of an operand, a power of two; and its reciprocal, computed by negating the exponent.
 KV CoopmatAttention::scaleOf(int operand) {
   constexpr int kDo = 5, kForward = 3, kGradient = 6;
   const int first = r_.isForward() ? kForward : kGradient;
@@ -171,7 +174,7 @@ KV CoopmatAttention::unscaleOf(int operand) {
                          DType::f32);
 }
 
-/// Eight neighbours of a row, as 16 bits; of f32x3 as they are.
+/// Loads eight neighbouring elements of a row: as 16-bit words, or for f32x3 as two vectors of f32.
 AttentionWalk::Parts CoopmatAttention::vectorOf(int operand, const Index& row, const Index& column) {
   Indices first = lead_;
   first.push_back(row);
@@ -187,7 +190,7 @@ AttentionWalk::Parts CoopmatAttention::vectorOf(int operand, const Index& row, c
   return split_ ? fours : Parts{packedWords(kernel_, narrow_, fours[0], fours[1])};
 }
 
-/// Rows of the second of the other side's operands lie behind those of the first.
+/// The rows of the second operand of the other side lie behind those of the first.
 void CoopmatAttention::stage(int operand, const Index& row, const Index& column, std::span<const KV> vector) {
   const Index place = plus(row, operand == r_.other[1] ? f_.block : 0);
   if (!split_) return kernel_.store(vector[0], rows_, std::vector<KV>{at(place), at(column)});
@@ -198,9 +201,9 @@ void CoopmatAttention::stage(int operand, const Index& row, const Index& column,
   kernel_.store(low, rows_, std::vector<KV>{at(plus(place, f_.staged())), at(column)});
 }
 
-/// The halves of a matrix in registers. The high half is rounded to f16's 11 digits in f32 first, by two fma: a device's
-/// compiler may drop a conversion to f16 and back, and without that rounding the low half would be zero. Where it does,
-/// low halves lack only what f16 rounds off below 2^-14.
+/// Splits a matrix in registers into halves. The high half is first rounded to f16's 11 digits in f32, by two fma:
+/// a device's compiler may remove a conversion to f16 and back, and without the rounding the low half would then be
+/// zero. If it does, low halves lack only what f16 rounds off below 2^-14.
 CoopmatAttention::Factor CoopmatAttention::halved(const KV& given, bool isP) {
   constexpr double kDigits = 0x1p13;  // that f32 has and f16 lacks
   const KV weights = isP ? kernel_.mul(given, KernelBuilder::f32(kWeights)) : given;
@@ -210,8 +213,8 @@ CoopmatAttention::Factor CoopmatAttention::halved(const KV& given, bool isP) {
   return {high, converted(kernel_.mul(rest, KernelBuilder::f32(kLow)))};
 }
 
-/// A matrix of an operand's staged rows from `row` on, `number` counting those of the subgroup's columns; with columns
-/// as rows where it is turned.
+/// Loads a matrix of an operand's staged rows from `row` on, `number` counting the matrices of the subgroup's
+/// columns. `turned` transposes it.
 CoopmatAttention::Factor CoopmatAttention::loaded(const KV& row, int operand, int64_t number, MatrixUse use,
                                                   bool turned) {
   const KV column = at(c_.space.div(columnOf(part_, r_.width(operand), number), kEight));
@@ -221,7 +224,7 @@ CoopmatAttention::Factor CoopmatAttention::loaded(const KV& row, int operand, in
   return {matrixAt(row), split_ ? matrixAt(kernel_.add(row, KernelBuilder::u32(f_.staged()))) : KV{}};
 }
 
-/// Adds a product of matrices; of f32x3 that of high halves, which is formed from zero, in f32.
+/// Adds the product of two factors to the sums. For f32x3, high·high is formed from zero and added in f32.
 void CoopmatAttention::multiply(const Factor& a, const Factor& b, Sums& sums) {
   if (!split_) {
     sums.high = kernel_.coopmatMma(a.high, b.high, sums.high);
@@ -233,7 +236,8 @@ void CoopmatAttention::multiply(const Factor& a, const Factor& b, Sums& sums) {
   sums.high = sums.high.value ? kernel_.add(sums.high, fresh) : fresh;
 }
 
-/// The log-sum-exp of a query, times log₂e, or its δ, times the scale; of f32x3 as it is, and δ in the unit of ds'.
+/// For a query, the log-sum-exp times log₂e, or δ times the scale. For f32x3, the log-sum-exp, or δ in the unit of
+/// ds'.
 KV CoopmatAttention::scaledNumber(int operand, const Index& row) {
   constexpr int kLse = 3, kV = 2, kDo = 5;
   const KV x = number(operand, row);
@@ -242,7 +246,7 @@ KV CoopmatAttention::scaledNumber(int operand, const Index& row) {
   return kernel_.mul(kernel_.mul(x, scaleOf(kDo)), kernel_.mul(scaleOf(kV), KernelBuilder::f32(kGradients)));
 }
 
-/// Stages zeros behind rows of an operand where its last subgroup has more columns than there are.
+/// Stages zeros behind rows of an operand if its last subgroup has more columns than the operand.
 void CoopmatAttention::padRows(int operand, int64_t from, int64_t count) {
   const int64_t width = r_.width(operand), lack = (f_.share * f_.part(width) - width) / kEight;
   if (lack == 0) return;
@@ -255,7 +259,7 @@ void CoopmatAttention::padRows(int operand, int64_t from, int64_t count) {
   });
 }
 
-/// The subgroup's rows of an operand of its own side, by way of shared memory.
+/// The subgroup's matrices of an operand of its own side, loaded through shared memory.
 std::vector<CoopmatAttention::Factor> CoopmatAttention::ownMatrices(int operand) {
   storeRows(loadRows(operand, first_, f_.rows, r_.ownRows()), operand, f_.rows);
   padRows(operand, 0, f_.rows);
@@ -292,7 +296,7 @@ void CoopmatAttention::begin() {
   }
 }
 
-/// Of queries on the other side, their numbers too.
+/// If the other side are queries, also loads their log-sum-exp and δ.
 std::vector<KV> CoopmatAttention::loadBlock(const Index& block) {
   std::vector<KV> out = AttentionWalk::loadBlock(block);
   if (!r_.forKeys) return out;
@@ -315,7 +319,7 @@ std::span<const KV> CoopmatAttention::storeBlock(std::span<const KV> loaded) {
   return loaded;
 }
 
-/// The sum of what the subgroups of the same rows have of scores. As a + b is b + a, it is one number in both.
+/// Adds up the scores of the subgroups that share rows. As a + b equals b + a, all of them get the same number.
 KV CoopmatAttention::addedUp(const KV& scores) {
   if (f_.share == 1) return scores;
   auto patchOf = [&](const Index& part) {
@@ -354,7 +358,7 @@ AttentionWalk::Parts CoopmatAttention::scores(int which, int64_t column) {
   return out;
 }
 
-/// Masks scores: keys behind the query, where causal, and keys behind the end get a large negative term.
+/// Adds a large negative term to the scores of keys behind the query, if causal, and of keys behind the last.
 KV CoopmatAttention::hide(const KV& given, int64_t i, int64_t column) {
   KV score = given;
   const KV none = KernelBuilder::f32(0), most = KernelBuilder::f32(kHidden);
@@ -378,15 +382,15 @@ KV CoopmatAttention::hide(const KV& given, int64_t i, int64_t column) {
 }
 
 KV CoopmatAttention::largestOf(size_t row, const KV& before, const Parts& scores) {
-  // All in one reduction, so that what depends on a row alone is seen to be one number. A NaN that it passes over is
-  // one among the weights.
+  // All in one reduction, so that the compiler sees that a row has one number. A NaN that max ignores remains a NaN
+  // among the weights.
   Parts all;
   for (size_t k = row; k < scores.size(); k += static_cast<size_t>(d_.down)) all.push_back(scores[k]);
   return larger(kernel_.coopmatRowReduce(all, "max"), before);
 }
 
-/// Weights are powers with the exponent score + shift, where -shift is a maximum of the row so far. Shift is set from the
-/// first scores, and again where an exponent of any row of the subgroup is above kRoom; only then sums are rescaled.
+/// Weights are powers of the exponents score + shift, where -shift is a maximum of the row so far. The first scores
+/// set shift. It changes, and the sums are rescaled, only if an exponent of any row of the subgroup exceeds kRoom.
 void CoopmatAttention::weigh(int64_t from, Parts& scores, std::span<KV> shift, std::span<KV> total,
                              std::span<KV> sums) {
   const auto rows = static_cast<size_t>(d_.down);
@@ -413,7 +417,7 @@ void CoopmatAttention::weigh(int64_t from, Parts& scores, std::span<KV> shift, s
       const KV top = largestOf(i, least, scores);
       for (size_t k = i; k < scores.size(); k += rows) scores[k] = sub(scores[k], top);
       shift[i] = sub(shift[i], top);
-      // Nothing is summed up yet where top is negative.
+      // A negative top comes with the first scores, when there are no sums yet.
       const KV shrink = power(f32(Opcode::k_min, scaled(top, -1), KernelBuilder::f32(0)));
       total[i] = kernel_.mul(total[i], shrink);
       rescale(i, shrink, sums);
@@ -464,8 +468,8 @@ void CoopmatAttention::addProducts(int64_t column, const Parts& p, const Parts& 
   }
 }
 
-/// The blocks of from..to that the mask leaves whole are a loop of their own: the first ones, or, where rows are keys,
-/// the last ones.
+/// Splits from..to into the blocks that the mask leaves whole, in a loop without masking, and the others. The whole
+/// blocks come first; if own rows are keys, they come last.
 std::vector<AttentionWalk::Range> CoopmatAttention::ranges(const KV& from, const KV& to) {
   auto u32 = [&](Opcode code, const KV& a, int64_t b) {
     return kernel_.op(code, {a, KernelBuilder::u32(b)}, DType::u32);
@@ -483,7 +487,7 @@ std::vector<AttentionWalk::Range> CoopmatAttention::ranges(const KV& from, const
     return {{from, begin, true}, {begin, to, false}};
   }
   KV whole = KernelBuilder::u32(r_.otherRows() / f_.block);
-  if (r_.causal) {  // the keys that the tile's first query sees
+  if (r_.causal) {  // keys that the tile's first query sees
     const KV seen = u32(Opcode::k_div, at(plus(first_, 1 + ahead)), f_.block);
     whole = kernel_.op(Opcode::k_min, {whole, seen}, DType::u32);
   }
@@ -493,9 +497,9 @@ std::vector<AttentionWalk::Range> CoopmatAttention::ranges(const KV& from, const
   return out;
 }
 
-/// Stores a matrix of the subgroup to its patch and calls body(row, part, half) in every invocation: it takes the left or the
-/// right eight columns of a row, given by its place on the own side, in a subgroup's part of the columns. Rows behind the
-/// end are left out.
+/// Stores a matrix of the subgroup to its patch and calls body(row, part, half) in every invocation. The invocation
+/// has the left or right eight columns (half) of a row of its own side, in a subgroup's part of the columns. Rows
+/// behind the end are skipped.
 void CoopmatAttention::storeMatrix(
     const KV& matrix, int64_t i,
     const std::function<void(const Index& row, const Index& part, const Index& half)>& body) {
@@ -509,7 +513,7 @@ void CoopmatAttention::storeMatrix(
   kernel_.barrier();
 }
 
-/// Leaves out the scales of what was multiplied.
+/// Divides a result's sums by the scales of what was multiplied.
 void CoopmatAttention::unscale(const AttentionRegion::Sum& sum, std::span<KV> parts) {
   std::vector<KV> by{unscaleOf(r_.other[sum.ofP ? 1 : 0])};
   if (sum.ofP) {
@@ -524,7 +528,7 @@ void CoopmatAttention::unscale(const AttentionRegion::Sum& sum, std::span<KV> pa
     for (const KV& factor : by) each = kernel_.mul(each, factor);
 }
 
-/// Calls body with a first of eight columns where a result has them.
+/// Emits body for eight columns, under the predicate that the result has them.
 void CoopmatAttention::whereThere(const Index& column, int64_t width,
                                   const std::function<void(const Index&)>& body) {
   if (c_.space.max(column) < width) return body(column);
@@ -559,7 +563,7 @@ void CoopmatAttention::storeSum(size_t number, std::span<KV> parts) {
           });
 }
 
-/// Each row's number stands in every column, and in each subgroup of the row.
+/// Every column has the row's number, and so has every subgroup that shares the row; one invocation stores it.
 void CoopmatAttention::storeStatistics(std::span<const KV> lse) {
   const KV patchRow = at(c_.space.div(lane_, 2));
   for (int64_t i = 0; i < d_.down; ++i)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by workgroups whose rows stand in shared memory, scores and results in registers. A step over a block:
+// attention{tile, block, shared}: the rows of both sides are in shared memory, scores and results in registers. A
+// step over a block of the other side:
 //
 //   scores: an invocation computes fours of own rows x `columns` other rows
 //   forward: the largest score of each row goes through shared memory; barrier
-//   p and ds to shared memory; barrier
+//   p and ds go to shared memory; barrier
 //   results: an invocation adds to its own tile of each result
 
 #include <limits>
@@ -18,16 +19,16 @@ namespace {
 
 const Type kFour = Type::scalar(DType::f32, kLanes);
 
-/// Parts are four own rows by one other row.
+/// A part is a vector of the scores of four own rows and one other row.
 class SharedAttention final : public AttentionWalk {
  public:
   SharedAttention(LowerContext& c, const AttentionRegion& region, const AttentionBlocking& blocking);
 
  private:
-  /// A result: what an invocation adds up of it is `fours` of rows x `quads` of columns.
+  /// A result, of which an invocation sums `fours` of rows x `quads` of columns.
   struct Sum {
     int64_t fours, quads;
-    TilePlace place;  ///< of the invocation, in fours of rows and columns
+    TilePlace place;  ///< the invocation's place, in fours of rows and columns
     int64_t placesDown, placesAcross;
   };
 
@@ -60,25 +61,25 @@ class SharedAttention final : public AttentionWalk {
   KV numbers(int operand, int64_t four);
   void putWeights(const SharedTile& tile, const Parts& values);
   void addUp(const Sum& sum, const SharedTile& weights, const SharedTile& rows, std::span<KV> sums);
-  /// Multiplies a four of a result's rows by a four of numbers.
+  /// Multiplies four rows of a result by the four lanes of `by`.
   void multiply(const Sum& sum, int64_t four, const KV& by, std::span<KV> parts);
 
-  /// Columns and fours of an invocation lie a number of places apart.
+  /// The columns and fours of an invocation are interleaved with those of the others.
   Index otherInBlock(int64_t column) { return plus(place_.column, column * placesAcross()); }
   Index ownFour(int64_t four) { return plus(place_.row, four * placesDown()); }
   Index fourOf(const Sum& sum, int64_t four) { return plus(sum.place.row, four * sum.placesDown); }
-  /// The first row of a four.
+  /// The first own row of a four.
   Index ownRow(const Index& four) { return c_.space.add(first_, c_.space.scale(four, kLanes)); }
 
   const AttentionBlocking& b_;
-  TilePlace place_;      ///< of this invocation's scores
-  SharedTile own_[2];    ///< turned: row d has element d of all own rows
-  SharedTile other_[2];  ///< an odd pitch keeps neighbouring rows in other banks
-  SharedTile p_, ds_;    ///< row i has the weights of all own rows and row i of the block
+  TilePlace place_;      ///< place of this invocation's scores
+  SharedTile own_[2];    ///< transposed: row d has element d of all own rows
+  SharedTile other_[2];  ///< an odd pitch, so that neighbouring rows are in other banks
+  SharedTile p_, ds_;    ///< row i has the weights of all own rows for row i of the block
   SharedTile partial_, shrink_;
   std::vector<Sum> sums_;
-  Parts lse_, delta_;  ///< of the own rows, where these are queries
-  KV isFirst_;         ///< whether the invocation is the first of its rows'
+  Parts lse_, delta_;  ///< of the own rows, if these are queries
+  KV isFirst_;         ///< whether the invocation is the first of those that share its own rows
 };
 
 SharedAttention::SharedAttention(LowerContext& c, const AttentionRegion& region,
@@ -110,7 +111,7 @@ SharedAttention::SharedAttention(LowerContext& c, const AttentionRegion& region,
   }
 }
 
-/// Four of an operand's numbers, for four own rows.
+/// The numbers (lse or delta) of four own rows, as a vector.
 KV SharedAttention::numbers(int operand, int64_t four) {
   std::vector<KV> out;
   for (int64_t lane = 0; lane < kLanes; ++lane)
@@ -118,7 +119,7 @@ KV SharedAttention::numbers(int operand, int64_t four) {
   return kernel_.vec(out);
 }
 
-/// Neighbours take neighbouring elements of a row, each those of four rows.
+/// Loads the own rows into shared memory, transposed: neighbours load neighbouring elements, each of four rows.
 void SharedAttention::fill(int which) {
   const int operand = r_.own[static_cast<size_t>(which)];
   const int64_t width = r_.width(operand);
@@ -154,8 +155,8 @@ void SharedAttention::stage(int operand, const Index& row, const Index& column, 
 
 AttentionWalk::Parts SharedAttention::scores(int which, int64_t) {
   const SharedTile &own = own_[which], &other = other_[which];
-  // Written out whole for heads of 64, and the sums' loop in part: 10 % faster on an H200 than both in part,
-  // and a third than both whole.
+  // The loop along the width is fully unrolled for heads of 64, the loop of the sums in part: 10 % faster on an
+  // H200 than both in part, and a third faster than both in full.
   const int64_t deep = r_.width(r_.own[static_cast<size_t>(which)]) / kLanes,
                 chunk = divisor(deep, {16, 12, 8, 4, 3, 2, 1});
   const auto down = static_cast<size_t>(d_.down), across = static_cast<size_t>(d_.across);
@@ -207,7 +208,7 @@ KV SharedAttention::visible(int64_t row, int64_t column) {
               c_.space.add(firstOf(block_), otherInBlock(column)));
 }
 
-/// Leaves in shared memory the largest score that each invocation has of its rows.
+/// The masked scores; also stores to shared memory the largest score that this invocation has of each row.
 AttentionWalk::Parts SharedAttention::maskedScores(int64_t, bool) {
   Parts s = scores(0, 0);
   for (int64_t four = 0; four < d_.down; ++four) {
@@ -231,7 +232,7 @@ KV SharedAttention::largestOf(size_t row, const KV& before, const Parts&) {
   return top;
 }
 
-/// By way of shared memory: others have the results of these rows.
+/// Publishes the factor in shared memory: other invocations hold the results of these rows.
 void SharedAttention::rescale(size_t row, const KV& by, std::span<KV>) {
   kernel_.guard(isFirst_, [&] { shrink_.write(c_, {}, ownFour(static_cast<int64_t>(row)), by); });
 }
@@ -286,7 +287,8 @@ void SharedAttention::storeSum(size_t number, std::span<KV> parts) {
     });
 }
 
-/// The sums over the rows' own invocations, by which the mixture is divided; log-sum-exp of each row.
+/// Adds up the sums of weights of the invocations that share rows, divides the weighted sums by them, and stores
+/// the log-sum-exp of each row.
 void SharedAttention::finishForward(std::span<KV> largest, std::span<KV> total, std::span<KV> sums) {
   const KV one = this->one();
   isFirst_ = kernel_.op(Opcode::k_eq, {at(place_.column), KernelBuilder::u32(0)}, DType::i1);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The loop of attention by blocks; see tile_attention.h.
 #include "codegen/tile_attention.h"
 
 #include <fmt/format.h>
@@ -67,7 +68,7 @@ std::pair<KV, KV> AttentionRegion::blocks(LowerContext& c, const Index& first, i
   return {from, u32(Opcode::k_div, u32(Opcode::k_add, seen, block - 1), block)};
 }
 
-/// The value that a chain of casts rounds.
+/// The value behind a chain of casts.
 static const Value* unrounded(const Value* value) {
   while (value->def && value->def->code == Opcode::cast) value = value->def->in(0);
   return value;
@@ -105,14 +106,14 @@ KV AttentionWalk::element(int operand, const Index& row, const Index& column) {
   return c_.emitter.emit(r_.op->in(operand), at);
 }
 
-/// The number that an operand has for a query.
+/// The element of an operand of rank one less, such as lse or delta, for a query.
 KV AttentionWalk::number(int operand, const Index& row) {
   Indices at = lead_;
   at.push_back(row);
   return c_.emitter.emit(r_.op->in(operand), at);
 }
 
-/// This invocation's share of so many rows; rows behind the operand's end repeat one of it.
+/// Loads this invocation's vectors of `count` rows from `first` on; rows behind the operand's end are clamped.
 std::vector<KV> AttentionWalk::loadRows(int operand, const Index& first, int64_t count, int64_t extent) {
   std::vector<KV> out;
   const int64_t perRow = r_.width(operand) / d_.vector;
@@ -123,7 +124,7 @@ std::vector<KV> AttentionWalk::loadRows(int operand, const Index& first, int64_t
   return out;
 }
 
-/// Stages what loadRows gave; returns what is left.
+/// Stages what loadRows loaded; returns the rest.
 std::span<const KV> AttentionWalk::storeRows(std::span<const KV> loaded, int operand, int64_t count) {
   const int64_t perRow = r_.width(operand) / d_.vector;
   tasks(count * perRow).store([&](const Index& task) {
@@ -161,7 +162,7 @@ AttentionWalk::Parts AttentionWalk::maskedScores(int64_t from, bool masked) {
   return out;
 }
 
-/// Which elements of own and other rows see each other, four at a time where the own row has lanes.
+/// Which own and other rows see each other, four own rows at a time if `own` has lanes.
 KV AttentionWalk::sees(const Index& own, const Index& other) {
   const int lanes = IndexSpace::usesLane(own) ? kLanes : 1;
   KV seen = KernelBuilder::literal(DType::i1, 1);
@@ -171,7 +172,7 @@ KV AttentionWalk::sees(const Index& own, const Index& other) {
   if (c_.space.max(other) >= r_.otherRows())
     seen = compare(Opcode::k_lt, other, IndexSpace::constant(r_.otherRows()));
   if (!r_.causal) return seen;
-  // key <= query + ahead, the difference on the side where it is not negative.
+  // key <= query + ahead; `ahead` is added on the side where it is not negative.
   const int64_t ahead = r_.keys - r_.queries;
   const KV before = compare(Opcode::k_le, plus(r_.forKeys ? own : other, std::max<int64_t>(-ahead, 0)),
                             plus(r_.forKeys ? other : own, std::max<int64_t>(ahead, 0)));
@@ -203,7 +204,8 @@ void AttentionWalk::weigh(int64_t, Parts& scores, std::span<KV> largest, std::sp
     for (size_t j = 0; j < columns; ++j) {
       KV& each = scores[j * rows + i];
       each = power(sub(each, top));
-      // A row that has seen nothing yet has the lowest maximum, against which a masked score is no less.
+      // A row that has seen no key has the lowest maximum, and a hidden score equals it: its weight would be 1, not
+      // 0.
       if (r_.hasEmptyRows())
         each = kernel_.select(visible(static_cast<int64_t>(i), static_cast<int64_t>(j)), each, zero());
       total[i] = kernel_.add(total[i], each);
@@ -212,7 +214,7 @@ void AttentionWalk::weigh(int64_t, Parts& scores, std::span<KV> largest, std::sp
   }
 }
 
-/// State: the rows' maxima, the sums of what each part has seen, the mixture.
+/// The state has the rows' maxima, then the sums of their weights, then the weighted sums.
 void AttentionWalk::forwardStep(std::span<KV> state, bool masked) {
   const auto rows = static_cast<size_t>(d_.down);
   const std::span<KV> sums = state.subspan(2 * rows);
@@ -281,7 +283,7 @@ void AttentionWalk::emit(const Index& batch, const Index& first) {
   for (size_t i = 0; i < r_.sums.size(); ++i) {
     const std::span<KV> own = state.first(partsOf(r_.sums[i]));
     state = state.subspan(own.size());
-    // What scores are products of multiplies ds without the scale.
+    // dq and dk are still to be multiplied by the scale, which ds lacks.
     if (!d_.powersOfTwo && !r_.sums[i].ofP)
       for (KV& each : own)
         each = kernel_.mul(each, kernel_.splat(KernelBuilder::f32(r_.scale), each.lanes()));
