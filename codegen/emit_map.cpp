@@ -108,8 +108,8 @@ KV RegionEmitter::quotient(Index index, int64_t number, int64_t step) {
 }
 
 std::pair<KV, Index> RegionEmitter::ofRow(const Index& at, int64_t count) {
-  const bool barriers =
-      rows_.subgroup == 1 || rows_.width != rows_.subgroup;  // every load precedes the first store
+  // With barriers, every load precedes the first store.
+  const bool barriers = rows_.subgroup == 1 || rows_.width != rows_.subgroup;
   const Index first = space_.scale(rows_.lane, IndexSpace::usesLane(at) ? kLanes : 1);
   const bool all = space_.max(first) < count;  // each invocation has at least one element
   const Hit part = hit(at, 0, count, all && !barriers ? first : Index{});

@@ -16,8 +16,7 @@ namespace tg {
 struct GlslText {
   std::string text;
   std::vector<Loc> lineLocs;  ///< lineLocs[i] belongs to line i + 1; null if no op was printed there
-  std::vector<std::string_view>
-      lineOps;               ///< the name of the op printed on that line, such as "tgk.add", or ""
+  std::vector<std::string_view> lineOps;  ///< the op printed on that line, "tgk.add", or ""
   bool khrMatrices = false;  ///< the SPIR-V needs KHR matrices, which GLSL cannot say (toKhrMatrices)
 };
 

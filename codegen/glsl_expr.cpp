@@ -40,8 +40,7 @@ std::string glslLiteral(const Operand& literal, DType dtype) {
   case DTypeFamily::sint: break;
   }
   int32_t value = static_cast<int32_t>(integer);
-  if (value == INT32_MIN)
-    return "int(0x80000000u)";  // GLSL has no literal for it: its absolute value is no int
+  if (value == INT32_MIN) return "int(0x80000000u)";  // its absolute value is no int
   return value < 0 ? fmt::format("({})", value) : fmt::format("{}", value);
 }
 

@@ -321,8 +321,7 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
 
 std::string GlslHelpers::text() const {
   std::string out;
-  for (const auto& [key, text] : texts_)
-    out += text;  // by name: "Div…" before "Mod…", which calls it; scalars before vectors
+  for (const auto& [key, text] : texts_) out += text;  // "Div…" before "Mod…", which calls it; lanes last
   return out;
 }
 

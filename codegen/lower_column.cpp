@@ -146,9 +146,7 @@ Result<void> lowerKernel(LowerContext& c, const ColumnSchedule& schedule) {
     Index lane = c.space.div(local, side), own = c.space.mod(local, side);
     Index unit = c.space.add(c.space.scale(group, side), own);
     KV stores = c.kernel.op(Opcode::k_eq, {c.space.materialize(lane), KernelBuilder::u32(0)}, DType::i1);
-    if (hasSurplus(
-            schedule,
-            results)) {  // surplus invocations repeat the first result, since all must reach the barriers
+    if (hasSurplus(schedule, results)) {  // those repeat the first result, to reach the barriers
       auto [inside, at] = c.emitter.below(unit, units);
       stores = c.kernel.op(Opcode::k_and, {stores, inside}, DType::i1);
       unit = at;

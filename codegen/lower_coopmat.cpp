@@ -33,8 +33,7 @@
 namespace tg {
 namespace {
 
-constexpr size_t kInFlight =
-    2;  ///< matrices of sums that f32x3 computes at a time, interleaved to hide latency
+constexpr size_t kInFlight = 2;  ///< matrices of sums that f32x3 interleaves to hide latency
 
 class CoopmatProduct {
  public:
@@ -94,9 +93,8 @@ class CoopmatProduct {
   int64_t depth_ = 0, subgroups_ = 0, invocations_ = 0, across_ = 0, count_ = 0;
   int64_t wide_ = kLanes;  ///< columns that an invocation takes out of the patch at a time
   bool split_ = false;
-  std::optional<FragmentEpilogue::Operands>
-      operands_;               ///< present if the epilogue is computed on matrices in registers
-  DType narrow_ = DType::f16;  ///< of the factors
+  std::optional<FragmentEpilogue::Operands> operands_;  ///< if the epilogue is computed in registers
+  DType narrow_ = DType::f16;                           ///< of the factors
   Stage stages_[2];
   Value* patch_ = nullptr;
   Index batch_, lane_, warpRow_, warpColumn_;

@@ -95,8 +95,7 @@ std::vector<CoopmatTiling> tilings(const Op& product) {
 /// The estimated time of a product, in one unit for all tilings: processors compute rounds of tiles, and the last
 /// round may leave some processors idle.
 double timeOf(const CoopmatTiling& tiling, const ProductSizes& size, const Target& target) {
-  const int64_t each =
-      (tiling.groups(size) + target.units() - 1) / target.units();  // workgroups of a processor
+  const int64_t each = (tiling.groups(size) + target.units() - 1) / target.units();  // on a processor
   const int64_t full = each / tiling.resident, rest = each % tiling.resident;
   const double round = static_cast<double>(tiling.resident * tiling.m * tiling.n) / tiling.rate;
   return (static_cast<double>(full) + (rest ? kAlone : 0)) * round;

@@ -40,8 +40,7 @@ bool readsAreTight(const Op& fused, const Target& target) {
   if (customOf(fused)) return false;
   int64_t storage = fused.regions[0]->terminator()->numOperands();
   for (int binding = 0; binding < fused.numOperands(); ++binding)
-    if (!readsTexels(target) || mayBeStorage(fused, binding))
-      storage += 2;  // bound as elements and as vectors
+    if (!readsTexels(target) || mayBeStorage(fused, binding)) storage += 2;  // as elements and as vectors
   return !gives(target, LimitId::bindings, storage) || hasLongViews(fused, target);
 }
 
