@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Proves, op by op and kernel by kernel, which values are zero above the diagonal (isLower) and which are not read
+// there (isReadBelow); then what a product may skip (skipsOf) and need not store (unreadTile).
 #include "codegen/triangle.h"
 
 #include <fmt/format.h>
@@ -17,10 +19,10 @@
 namespace tg {
 namespace {
 
-/// What is known of a region's block arguments: whether all their elements above the diagonal are zero.
+/// Whether all elements above the diagonal of a region's block argument are known to be zero.
 using KnownLower = std::function<bool(const Value&)>;
 
-constexpr int kFurthest = 16;  ///< ops and kernels that zeros are followed through
+constexpr int kFurthest = 16;  ///< limit of the ops and kernels through which zeros are followed
 
 bool isMatrix(const Value& value) { return value.type.rank() >= 2; }
 int64_t rowsOf(const Value& value) { return value.type.shape[value.type.rank() - 2]; }
@@ -31,11 +33,11 @@ bool sameMatrix(const Value& a, const Value& b) {
 
 bool isCausalMask(const Value& mask) { return mask.def && mask.def->code == Opcode::causal_mask; }
 
-/// A selection that takes its second operand where a causal mask says so.
+/// Whether an op selects its second operand where a causal mask holds.
 bool selectsBelow(const Op& op) { return op.code == Opcode::select && isCausalMask(*op.in(0)); }
 
-/// What a mask hides is the least there is, from which a number of the row may be taken: e to its power is
-/// zero, unless the row has no finite score, and attention takes it for zero there too.
+/// Whether a value has the least number above the diagonal, perhaps minus a number for each row. Its exp is then
+/// zero there, unless the row has no finite score; attention takes it for zero in that case too.
 bool isHidden(const Value& value) {
   constexpr double kLeast = -1e38;
   const Op* op = value.def;
@@ -48,6 +50,7 @@ bool isHidden(const Value& value) {
          least->operands[0].isLiteral() && least->operands[0].number() <= kLeast;
 }
 
+/// Whether a value is zero above the diagonal. `steps` counts the ops and kernels followed so far.
 bool isLower(const Value& value, const KnownLower& known, int steps = 0) {
   if (!isMatrix(value) || steps > kFurthest) return false;
   if (!value.def) return known(value);
@@ -71,7 +74,7 @@ bool isLower(const Value& value, const KnownLower& known, int steps = 0) {
 
 bool resultIsLower(const Value& value, int steps);
 
-/// Of a kernel's block arguments.
+/// Follows the block arguments of a kernel to the results of other kernels.
 KnownLower sourcesLower(const Op& fused, int steps) {
   return [&fused, steps](const Value& argument) {
     for (const Operand& operand : fused.operands)
@@ -82,6 +85,7 @@ KnownLower sourcesLower(const Op& fused, int steps) {
   };
 }
 
+/// Whether a result of a fused op is zero above the diagonal.
 bool resultIsLower(const Value& value, int steps) {
   if (!value.def || value.def->code != Opcode::fused || steps > kFurthest) return false;
   const Op& fused = *value.def;
@@ -91,11 +95,11 @@ bool resultIsLower(const Value& value, int steps) {
   return isLower(*fused.regions[0]->terminator()->in(static_cast<int>(slot)), sourcesLower(fused, steps));
 }
 
-/// Whether nothing depends on what a value of a region has above the diagonal: it is masked, or times zero.
-/// `free` says it of the region's results, by slot: `yields`.
+/// Whether nothing depends on the elements above the diagonal of a region's value: each use masks them or
+/// multiplies them by zero. `free(slot)` says that they may stay in result `slot` of the region.
 bool isReadBelow(const Block& body, std::span<Value* const> yields, const Value& value,
                  const KnownLower& known, const std::function<bool(size_t slot)>& free) {
-  std::unordered_set<const Value*> carriers{&value};  // hold elements that nothing has masked yet
+  std::unordered_set<const Value*> carriers{&value};  // values with such elements that nothing has masked yet
   auto masks = [&](const Op& op) {
     if (op.results.size() != 1) return false;
     auto whole = [&](int operand) {
@@ -120,7 +124,7 @@ bool isReadBelow(const Block& body, std::span<Value* const> yields, const Value&
   return true;
 }
 
-/// The same of a result of a function's op, in all kernels that read it.
+/// Whether this holds for a result of a function's op, in all kernels that read it.
 bool resultIsReadBelow(const Value& value) {
   return std::all_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
     const Op* reader = use.user();
@@ -164,10 +168,10 @@ Skips skipsOf(const Op& fused) {
 
 namespace {
 
-/// The side of the least square tile such that the kernel of a product reads no element of an operand in tiles above the
-/// diagonal's; 0 where it may read any element. A first factor is read by blocks of rows, each up to the column where
-/// the diagonal leaves the block, rounded up to a step of k. An operand of the epilogue is read in the result's blocks
-/// that are not hidden.
+/// The side of the least square tile such that the kernel of a product reads no element of an operand in tiles
+/// above the diagonal's; 0 if it may read any element. A first factor is read by blocks of rows, each up to the
+/// column where the diagonal leaves the block, rounded up to a step of k. An operand of the epilogue is read in
+/// those blocks of the result that are not hidden.
 int64_t tileOfReads(const Op& reader, size_t operand) {
   const Schedule schedule = scheduleOf(reader);
   const auto* shared = std::get_if<SharedMatmulSchedule>(&schedule);
@@ -177,7 +181,7 @@ int64_t tileOfReads(const Op& reader, size_t operand) {
   if (!p.op) return 0;
   const auto [rows, columns, step] = shared->shared;
   const Value& matrix = *region->bindings[operand];
-  std::unordered_set<const Value*> carriers{&matrix};  // of its elements
+  std::unordered_set<const Value*> carriers{&matrix};  // values with the matrix's elements
   int64_t tile = 1;
   for (const Op* op : region->body.ops) {
     if (op->code == Opcode::yield) break;
@@ -198,8 +202,8 @@ int64_t tileOfReads(const Op& reader, size_t operand) {
   return shared->hidden && shared->zeros && p.m == p.n ? std::lcm(tile, std::lcm(rows, columns)) : 0;
 }
 
-/// The least `unread` that a region's kernel may have: no result is read in tiles of so many rows and columns above
-/// the diagonal's, by the schedules of the kernels that read them. 0 where any element may be read.
+/// The least `unread` that the kernel of a region may have: no result is read in tiles of so many rows and columns
+/// above the diagonal's, given the schedules of the kernels that read it. 0 if any element may be read.
 int64_t unreadTile(const Op& fused) {
   const std::unique_ptr<PlainRegion> region = plainRegion(fused);
   const Product p = productIn(*region);
@@ -220,7 +224,7 @@ int64_t unreadTile(const Op& fused) {
       }
     }
   }
-  return tile < p.m ? tile : 0;  // one tile has the diagonal, and there is none above it
+  return tile < p.m ? tile : 0;  // a single tile has the whole diagonal, and there is none above it
 }
 
 }  // namespace
