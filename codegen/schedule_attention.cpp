@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention: which rows an invocation holds, and when scores are streamed at all. lower_attention.cpp makes
-// the kernels.
+// attention: the choice of tiles for invocations that each hold some rows, and the choice between streamed and
+// stored scores. lower_attention.cpp makes the kernels.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace tg {
 namespace {
 
-/// Queries, keys and widths of an attention row; batch is the product of the leading axes.
+/// Queries, keys and widths of an attention; batch is the product of the leading axes.
 struct AttentionSizes {
   int64_t queries, keys, width, valueWidth, batch;
   explicit AttentionSizes(const Op& op) {
@@ -33,17 +33,17 @@ std::optional<AttentionSchedule> choose(const Op& op, const Target& target) {
   int64_t own = forKeys ? size.keys : size.queries, other = forKeys ? size.queries : size.keys;
   int64_t tile = 1, wide = size.width + size.valueWidth;
   int64_t block = wide > 128 ? divisor(other, {2, 1}) : divisor(other, {4, 3, 2, 1});
-  // A row of the other side is read once for all rows of the tile, as in a register-tiled product, where few
-  // invocations keep the device busy. Elsewhere neighbours share the read through the cache.
+  // A row of the other side is read once for all rows of the tile, as with register tiles of a product, if few
+  // invocations keep the device busy. On a GPU neighbouring invocations share the read through the cache instead.
   if (target.matmul == "register") {
-    // Tiles of so many floats, and as few rows at a time, have the code of a round fit the cache of
-    // instructions: on lavapipe 1.1 to 1.6 times as fast as half the tile by blocks of 4. Blocks of narrow
-    // rows fit too, and save forward what a new maximum costs.
+    // With tiles of so many floats, and as few rows of the other side at a time, the code of a round fits the
+    // instruction cache: on lavapipe 1.1 to 1.6 times as fast as half the tile by blocks of 4. Blocks of narrow
+    // rows fit too; forward, they save some of the cost of a new maximum.
     const bool forward = op.code == Opcode::attention, narrow = wide <= 64;
     const int64_t held = forward && narrow ? 256 : 512;  // floats of the tile's rows; more spill too often
     tile = forward ? divisor(own, {8, 4, 3, 2, 1}) : divisor(own, {8, 4, 2, 1});
     while (tile % 2 == 0 && (size.batch * (own / tile) < target.parallel || tile * wide > held)) tile /= 2;
-    // Eight invocations walk what any of them sees, of few tiles all that there is.
+    // Eight invocations that run together walk as far as any of them sees, which for few tiles is over all keys.
     if (as::attention(op).causal() && tile == 8 && own < 32 * tile) tile = 4;
     if (!forward || !narrow) block = wide <= 32 ? divisor(other, {tile == 8 ? 2 : 4, 2, 1}) : 1;
   }
@@ -59,8 +59,8 @@ std::optional<AttentionSchedule> choose(const Op& op, const Target& target) {
 ///   not causal    64x64x16  8.7  11.6    512x128x32   60    79    384x256x64  256  239    96x1024x64  898  839
 ///   wide rows     64x256x128 93    77    64x64x128    18    17
 ///
-/// It is faster for heads up to 64 wide under a causal mask and up to 32 without one, if its workgroups fill the device or
-/// one tile has all keys. Other precisions are left to products, which may run on matrix units.
+/// It is faster for heads up to 64 wide under a causal mask, and up to 32 wide without one, if its workgroups fill
+/// the device or one tile has all keys. Other precisions are left to products, which may run on matrix units.
 static bool streamsForward(const Op& attention, const AttentionSizes& size, const Target& target) {
   if (attention.code != Opcode::attention || as::attention(attention).precision() != "f32") return false;
   const auto schedule = choose<SharedAttentionSchedule>(attention, target);
@@ -70,8 +70,9 @@ static bool streamsForward(const Op& attention, const AttentionSizes& size, cons
   return size.batch * ((size.queries + rows - 1) / rows) >= target.units() || size.keys <= rows;
 }
 
-/// Whether few workgroups of so many queries would walk many keys while most of the device is idle. With matrix units,
-/// streamed against stored, a step in bf16 took on an H200, in milliseconds (heads x queries x keys, of 64):
+/// Whether a few workgroups of `rows` queries would walk over many keys while most of the device is idle. With
+/// matrix units, streamed against stored, a step in bf16 took on an H200, in milliseconds (heads x queries x keys,
+/// of 64):
 ///
 ///   8x1x8192  0.55  0.21    8x64x8192   0.56  0.19    32x1x1024   0.12  0.23
 ///   8x16x8192 0.53  0.16    8x128x8192  0.56  0.27    32x16x1024  0.12  0.10
@@ -86,16 +87,16 @@ bool streamsScores(const Op& attention, const Target& target) {
   const auto matrices = choose<CoopmatAttentionSchedule>(attention, target);
   if (matrices && !walksAlone(size, matrices->tile[0], target)) return true;
   if (streamsForward(attention, size, target)) return true;
-  // Stored scores are computed once, streamed ones in each of the three kernels of a training step; storing
-  // wins while a cache holds them. On lavapipe a causal step took, streamed against stored, 1.1 times as
-  // long with 128 KiB of scores (T 16, D 16) and 256 KiB (T 64, D 64), 0.8 with 512 KiB (T 64, D 16), 0.75
-  // with 1 MiB (T 128, D 32), 1.0 with 2 MiB (T 256, D 32); a whole GPT step 0.68 at T 1024, in a fifth of
-  // the memory. On an H200 a step of GPT-2 124M took, streamed against stored, 166.4 against 163.8 ms with
-  // 384 MiB a layer (B 8, T 1024), and 119.1 against 126.7 with 768 (B 1, T 4096).
+  // Stored scores are computed once, streamed ones in each of the three kernels of a training step, so storing wins
+  // while a cache holds them. On lavapipe a causal step took, streamed relative to stored, 1.1 times as long with
+  // 128 KiB of scores (T 16, D 16) and 256 KiB (T 64, D 64), 0.8 with 512 KiB (T 64, D 16), 0.75 with 1 MiB (T 128,
+  // D 32), 1.0 with 2 MiB (T 256, D 32); a whole GPT step 0.68 at T 1024, in a fifth of the memory. On an H200 a
+  // step of GPT-2 124M took, streamed against stored, 166.4 against 163.8 ms with 384 MiB a layer (B 8, T 1024),
+  // and 119.1 against 126.7 with 768 (B 1, T 4096).
   const int64_t bytes = byteSize(dtypeNamed(as::attention(attention).precision()).value_or(DType::f32));
   constexpr int64_t kWidest = 256;  // wider rows do not fit the registers of an invocation
-  // Shared memory holds few rows of wide heads, so that streaming pays later. On an H200 a step with 32 heads of 128 at
-  // T 2048, whose scores are 512 MiB, took 10.1 ms with streamed scores and 3.7 with stored ones.
+  // Shared memory holds few rows of wide heads, so that streaming pays off later. On an H200 a step with 32 heads
+  // of 128 at T 2048, whose scores are 512 MiB, took 10.1 ms with streamed scores and 3.7 with stored ones.
   constexpr int64_t kWide = 128, kWideShare = 4;
   const int64_t width = size.width + size.valueWidth;
   const bool wide = target.matmul == "shared" && width > kWide;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an attention by matrix units is divided among subgroups.
+// How an attention by matrix units is divided among subgroups, and which division is chosen.
 #include "codegen/schedule_attention_coopmat.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ int64_t widest(const Op& attention) {
                   as::attention(attention).v()->type.shape.back());
 }
 
-/// The widest rows of which so many subgroups have registers.
+/// The widest rows that fit the registers of `share` subgroups.
 int64_t mostColumns(const Op& attention, int64_t share) { return isSplit(attention) ? 64 : share * 128; }
 
 }  // namespace
@@ -56,7 +56,7 @@ std::string AttentionFragments::problem(const Op& attention, const Target& targe
   return lackOfRoom(invocations(), bytes(attention), target);
 }
 
-/// The same whatever the width of its heads.
+/// Whether the target's matrix units suit the attention, whatever the width of its heads.
 static bool suitsUnits(const Op& attention, const Target& target) {
   const auto view = as::attention(attention);
   const Shape &q = view.q()->type.shape, &v = view.v()->type.shape;
@@ -75,10 +75,11 @@ bool multipliesFragments(const Op& attention, const Target& target, int64_t colu
   return suitsUnits(attention, target) && columns <= mostColumns(attention, 2);
 }
 
-/// What an attention may have, the fastest first.
+/// Schedules for an attention, the fastest first.
 static std::vector<CoopmatAttentionSchedule> candidates(const Op& attention) {
   using S = CoopmatAttentionSchedule;
-  // Of f32x3 own rows take twice the registers. Two workgroups of 64 share a processor; one of 128 took 8 % more time.
+  // For f32x3 own rows take twice the registers. Two workgroups of 64 share a processor; one of 128 took 8 % more
+  // time.
   if (isSplit(attention)) return {S{{64, 32}, 16}, S{{32, 32}, 16}};
   // Measured with 192 and 256 columns and 8192 rows on an H100: steps of 32 rows take less time than of 16 in both
   // gradients (by 2 to 20 %) and forward with 192 (by 21 %), with 256 by 8 % more (238 registers for 207).
@@ -88,12 +89,12 @@ static std::vector<CoopmatAttentionSchedule> candidates(const Op& attention) {
     return narrowSteps ? std::vector<S>{narrow, wide, few} : std::vector<S>{wide, narrow, few};
   }
   std::vector<S> out{S{{128, 64}, 16}, S{{64, 64}, 16}, S{{64, 32}, 16}, S{{32, 32}, 16}};
-  // 32 rows read each matrix of the other side once for two products: 13 % less time at heads of 64 on an H200.
-  // Of wider heads they hold more sums than there are registers.
+  // Subgroups of 32 rows read each matrix of the other side once for two products: 13 % less time at heads of 64 on
+  // an H200. With wider heads they hold more sums than there are registers.
   constexpr int64_t kTwoRows = 64;
   if (widest(attention) <= kTwoRows) out.insert(out.begin(), S{{128, 32}, 32});
-  // The gradient of keys and values of long contexts takes steps of 64: at heads of 64 on an H100 1 % more time with
-  // 1024 rows, 2 % less with 4096 and 8 % less with 32768.
+  // The gradient of keys and values takes steps of 64 for long contexts: at heads of 64 on an H100, 1 % more time
+  // with 1024 rows, 2 % less with 4096 and 8 % less with 32768.
   constexpr int64_t kLong = 4096;
   const Shape& q = as::attention(attention).q()->type.shape;
   if (widest(attention) == kTwoRows && attention.code == Opcode::attention_grad_kv &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an attention that is staged in shared memory is divided among invocations.
+// How an attention that is staged in shared memory is divided among invocations, and which division is chosen.
 #include <fmt/format.h>
 
 #include "codegen/schedule_attention_shared.h"
@@ -10,7 +10,7 @@ namespace tg {
 
 namespace {
 
-/// Extents of the last axis of what the own and the other side read, by their part in the step.
+/// Widths of the rows of q and k, and of v and do.
 struct AttentionWidths {
   int64_t score, value;
   explicit AttentionWidths(const Op& op)
@@ -60,8 +60,8 @@ static bool fits(const SharedAttentionSchedule& schedule, const Op& attention, c
 template <>
 std::optional<SharedAttentionSchedule> choose(const Op& attention, const Target& target) {
   if (target.matmul != "shared") return std::nullopt;
-  // The first that suits the widths and has room: the fastest on an H200 with heads of 64, then those of
-  // narrower heads, whose results have places for fewer invocations, and of wider ones: with heads of 128 the gradients of
+  // The first one that suits the widths and fits: the fastest on an H200 with heads of 64, then those for narrower
+  // heads, whose results have places for fewer invocations, and for wider ones. With heads of 128 the gradients of
   // keys and values took 4.5 ms with 4, 1, {32, 8}, 5.0 with 4, 1, {16, 16} and 19.4 with 4, 2, {16, 16}.
   using S = SharedAttentionSchedule;
   for (const S& each : {S{4, 4, {64, 32}}, S{4, 2, {64, 16}}, S{4, 2, {32, 32}}, S{4, 4, {64, 16}},
