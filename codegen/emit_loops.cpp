@@ -272,7 +272,7 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
       partial = over(level, rounds, 1, {start}, body, rounds <= held ? held : kHeldRounds, isSum)[0];
       if (vector) partial = horizontal(partial, combine);
     }
-    // Nobody goes on before all have read, as a result may stand where an operand does.
+    // No invocation gets past this before all have read the row: a result may be stored in place of an operand.
     out = combined(partial, combine);
     if (op.code == Opcode::mean) out = kernel_.mul(out, KernelBuilder::f32(1.0 / static_cast<double>(count)));
   });

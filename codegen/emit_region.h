@@ -112,16 +112,21 @@ class RegionEmitter {
   IndexSpace& space() { return space_; }
 
  private:
+  /// Caches an emitted element under a key made of its value and indices.
   void remember(std::string_view key, const KV& value);
+  /// Emits an element that is not cached, unless the region exceeds a limit (see `problem`).
   KV compute(const Value* v, const Indices& at);
+  /// Dispatches to a load if v is a binding, else to the rule of its op.
   KV pull(const Value* v, const Indices& at);
   template <class Row, Scalar scalar, table::Fusion fusion, unsigned traits, unsigned where>
   KV pullRow(const Op& op, const Indices& at);
   /// Loads element `offset` of a binding, in row-major order.
   KV load(int binding, const Index& offset);
+  /// The same for an offset without the lane variable.
   KV loadOne(int binding, const Index& offset);
   /// Loads buffer[index], which holds element `offset`. Guarded where the element belongs to an idle invocation.
   KV loadWhere(Value* buffer, const Index& index, const Index& offset);
+  /// The vector of v at the four lanes, emitted one by one: for ops and views that would tear a vector apart.
   KV lanewise(const Value* v, const Indices& at);
   KV elementwise(const Op& op, const Indices& at);
   /// The code of one element of an op's result. Each row of ops.def that is neither elementwise nor composite has a
@@ -129,6 +134,7 @@ class RegionEmitter {
 #define OP(id, ...) KV element(at::id, const Op& op, const Indices& at);
 #include "ir/ops.def"
 #undef OP
+  /// The element of an operand that is broadcast to shape `to`.
   KV broadcastOperand(const Value* v, const Shape& to, const Indices& at);
   Index windowOffset(const Index& k, int64_t size, int64_t dilation);
   /// Maps indices of the result of tg.unfold to indices of its operand.
@@ -182,10 +188,12 @@ class RegionEmitter {
   /// The same for one carried sum.
   KV sumOver(int level, int64_t extent, int64_t step, const KV& zero,
              const std::function<KV(const Index&, const KV&)>& body, int64_t inlined = kInlined);
+  /// The depth of the innermost scope that the indices depend on, where the element's code is placed.
   int levelOf(const Indices& at) const;
   Value* parameterFor(bool isResult, int slot, bool vector);
-  /// The parameter for a binding or result slot, made on first use. `form` is a letter for each type that a slot
-  /// may be bound as: 's'calars, 'v'ectors of four, 'w'ords of eight, 'm'atrix rows.
+  /// The parameter for a binding or result slot, made on first use. A slot may be bound once for each `form`, a
+  /// letter for the type: s for scalars, v for vectors of four, w for words of eight 16-bit elements, m for matrix
+  /// rows.
   Value* parameterAs(bool isResult, int slot, char form, const Type& type);
 
   KernelBuilder& kernel_;

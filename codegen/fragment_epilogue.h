@@ -42,6 +42,7 @@ class FragmentEpilogue {
     failed_ = true;
     return KernelBuilder::f32(0);
   }
+  /// Whether a value has the product's extents.
   bool isWhole(const Value* v) const { return v->type.elements() == p_.batch * p_.m * p_.n; }
   /// Whether an operand of an op with this result shape has all elements, is a vector along the columns, or a
   /// scalar.

@@ -20,7 +20,7 @@ GlslSurvey::GlslSurvey(const Item& kernel, const Target& target) {
   std::unordered_set<const Value*> added;
   walk(kernel.body, [&](Op& op) {
     visit(op);
-    // Only storage has native additions, and only where nothing else works on the bits.
+    // Native additions are for storage only, and only for buffers that no other atomic accesses as bits.
     bool native = op.code == Opcode::k_atomic_add && target.floatAtomics &&
                   op.operands.back().value->type.mode != BufMode::shared;
     if (op.info().name.starts_with("tgk.atomic_") && isFloat(op.operands.back().value->type.dtype))

@@ -116,8 +116,10 @@ std::string GlslPrinter::matrixAxis(const Op& op) {
   return name + "(e)";
 }
 
+/// A matrix whose elements are the numbers of their rows or columns.
 void GlslPrinter::matrixIndex(const Op& op) { matrixEach(op, fmt::format("float({})", matrixAxis(op))); }
 
+/// A matrix whose rows, or columns, repeat elements of a buffer.
 void GlslPrinter::matrixRepeat(const Op& op) {
   const Operand& element = op.operands[0];
   matrixEach(op, fmt::format("{}[{} + {}]", names_.of(element.value), flatIndex(element), matrixAxis(op)));

@@ -101,6 +101,7 @@ class GlslPrinter {
   std::string read(const Operand& element);
   std::string packing(const std::string& kind, const Type& element);
   std::string narrowing(DType dtype, const char* gives, int lanes = 1);
+  /// A 16-bit real in a word: the expression of the word, and that of the bits to shift by.
   struct Half {
     std::string word, shift;
   };

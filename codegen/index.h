@@ -89,7 +89,9 @@ class IndexSpace {
   /// The part of rest's constant that does not change its quotient by n. Let u be a number that divides n and all
   /// terms of rest: the constant mod u then can't carry over into the next multiple of u.
   int64_t belowUnit(const Index& rest, int64_t n) const;
+  /// The variable for the quotient or remainder of base by n; the same one whenever it is asked for again.
   int division(const Index& base, int64_t n, Part part);
+  /// Replaces the two parts of one division by what was divided, if both are among the terms.
   void rejoin(Index& a) const;
 
   KernelBuilder& kernel_;

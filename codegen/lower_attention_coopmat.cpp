@@ -205,7 +205,7 @@ void CoopmatAttention::stage(int operand, const Index& row, const Index& column,
 /// a device's compiler may remove a conversion to f16 and back, and without the rounding the low half would then be
 /// zero. If it does, low halves lack only what f16 rounds off below 2^-14.
 CoopmatAttention::Factor CoopmatAttention::halved(const KV& given, bool isP) {
-  constexpr double kDigits = 0x1p13;  // that f32 has and f16 lacks
+  constexpr double kDigits = 0x1p13;  // 2^13: f32 has 13 more significant bits than f16
   const KV weights = isP ? kernel_.mul(given, KernelBuilder::f32(kWeights)) : given;
   const KV near = kernel_.fma(weights, KernelBuilder::f32(-kDigits), weights);
   const KV high = converted(kernel_.fma(weights, KernelBuilder::f32(kDigits), near));

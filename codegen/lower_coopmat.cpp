@@ -53,8 +53,11 @@ class CoopmatProduct {
     std::vector<Value*> halves;  ///< the rounded values; for f32x3 the high halves, then the low ones
   };
 
+  /// Checks the schedule against product and target, and sets what follows from it.
   Result<void> check();
+  /// Emits the kernel's body for one workgroup.
   void group(const Index& group);
+  /// Allocates an operand's tile in shared memory; `origin` is its first position along m or n.
   void makeStage(int which, const Index& origin);
   int64_t rowsOf(const Stage& stage) const { return stage.alongK ? stage.block : depth_; }
   int64_t eights(const Stage& stage) const { return (stage.alongK ? depth_ : stage.block) / kEight; }

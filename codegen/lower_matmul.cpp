@@ -73,9 +73,9 @@ int64_t wholeExtents(const Shape& factors, int64_t most) {
 RegisterTile windowTile(const Op& product, int which, const Target& target) {
   constexpr int64_t kMostProducts = 2048;  // of a loop's body; more take seconds to compile
   constexpr int64_t kMostDeep = 16;
-  // A wide tile reads an element of overlapping windows once. On a GPU neighbouring invocations share the reads through
-  // the cache, and coalesce them and the stores the better, the closer their tiles are: a depthwise 3x3 of 32 x 144 x 56 x
-  // 56 took 314 us on an H100 with 28 columns, 84 with 8 and 65 with 4.
+  // A wide tile loads an element of overlapping windows once. On a GPU neighbouring invocations share these loads
+  // through the cache instead, and the closer their tiles are, the better loads and stores coalesce: a depthwise
+  // 3x3 of 32 x 144 x 56 x 56 took 314 us on an H100 with 28 columns, 84 with 8 and 65 with 4.
   const int64_t kMostWide = target.matmul == "shared" ? kLanes : 28;
   const ProductSizes size = productSizes(product);
   const Shape deep = axisFactors(product, which, true);

@@ -100,7 +100,7 @@ const Type kVector = Type::scalar(DType::f32, kLanes);
 /// memory; if they took neighbouring k instead, each would read another place of the window or another channel.
 /// Microseconds on an H100, of the forward product and of the gradient of the images:
 ///
-///                                     runs of this  8 x 8, depth 12, in runs  8 x 8, depth 16, along k
+///                                     this blocking 8 x 8, depth 12, in runs  8 x 8, depth 16, along k
 ///   3x3, 64 channels, 32 of 56 x 56   193  199      218  223                  248  261
 ///   3x3, 128 channels, 32 of 28 x 28  209  220      215  225                  256  254
 constexpr SharedBlocking windowBlocking(int64_t window) { return {{8, 4}, {64, 64}, 8 * window, 1, window}; }

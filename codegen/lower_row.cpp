@@ -80,7 +80,7 @@ std::vector<Schedule> neighbours(const Op& fused, const Target& target, const Ro
 
 namespace {
 
-/// The rows of the schedule's results: their number and length.
+/// The number and length of the rows that the reductions behind the schedule's results work on.
 RowSpace rowsOf(const LowerContext& c) {
   RowSpace space;
   std::vector<Value*> results;

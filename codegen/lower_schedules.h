@@ -24,7 +24,8 @@ struct LowerContext {
   /// The results that the schedule computes, and the slot of the first. All of the region's results, or a part's.
   std::span<Value* const> yields;
   int firstSlot = 0;
-  /// Of a part of a kernel: its workgroups come behind `groupsBefore` workgroups of other parts.
+  /// Whether this is a part of a kernel (schedule `parts`), and the last one; the number of workgroups before its
+  /// own.
   bool isPart = false, isLast = true;
   int64_t groupsBefore = 0;
 

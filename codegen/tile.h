@@ -82,7 +82,7 @@ class Pipeline {
   /// Emits a loop over the tiles from..to; `name` is the name of its counter.
   void run(const char* name, const KV& from, const KV& to, const Body& body);
   /// The same if all carried values are sums: those of `block` tiles at a time start from their initial values,
-  /// which must be zero, and are added to the totals. Rounding errors of long sums are smaller so.
+  /// which must be zero, and are then added to the totals. That keeps the rounding errors of long sums small.
   void runInBlocks(const KV& from, const KV& to, int64_t block, const Body& body);
 
  private:

@@ -134,7 +134,7 @@ class AttentionWalk {
   virtual KV visible(int64_t row, int64_t column) = 0;
   /// Adds a large negative term to the hidden elements of a part of scores.
   virtual KV hide(const KV& score, int64_t, int64_t) { return score; }
-  /// Log-sum-exp and delta of a part's queries; with powersOfTwo, times log₂e and times the scale.
+  /// Log-sum-exp and delta of a part's queries; with powersOfTwo, times log₂e and times the scale, respectively.
   virtual std::pair<KV, KV> statistics(int64_t row, int64_t column) = 0;
   /// Converts weights to a factor of a product.
   virtual KV factor(const KV& weights) { return weights; }
