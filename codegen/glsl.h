@@ -25,7 +25,7 @@ struct GlslText {
 /// `precise`, so that nothing is contracted or reassociated.
 ///
 /// f32 buffers that atomics work on are declared as uint, and an atomic sum is a compare-and-swap loop over their
-/// bits; targets with native additions use these. f16 and bf16 buffers are declared as 16-bit integers and
+/// bits; targets with native additions use them. f16 and bf16 buffers are declared as 16-bit integers and
 /// converted by integer arithmetic, to the nearest even; two share a word in shared memory, and in storage if the
 /// target has no 16-bit access. Shaders with matrices leave rounding to f16 to the device, whose conversion rounds
 /// to the nearest on every device with matrices of f16.

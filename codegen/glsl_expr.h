@@ -28,7 +28,7 @@ class GlslHelpers {
   /// "HalfValue" and "Bf16Value", which turn bits in a u32 into the value; "Bf16Near" and "Bf16Near112", which
   /// round to bf16 in f32; "ExactTerm" and "ExactRound".
   std::string need(const std::string& kind, const Type& type);
-  /// The functions needed so far, each after those that it calls.
+  /// The text of the functions needed so far, sorted by name, each after those that it calls.
   std::string text() const;
 
  private:

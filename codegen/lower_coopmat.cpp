@@ -43,8 +43,9 @@ class CoopmatProduct {
   Result<void> run();
 
  private:
-  /// One operand's tile in shared memory. Its rows run along k and their elements along m or n, or (alongK) the
-  /// other way round, whichever way vectors load best. A buffer element is four words: eight 16-bit values.
+  /// One operand's tile in shared memory. It has a row for each k, whose elements are positions along m or n, or
+  /// (alongK) the other way round, whichever way vectors load best. A buffer element is four words: eight 16-bit
+  /// values.
   struct Stage {
     bool alongK = false;
     bool copied = false;  ///< memory has the matrices' type, so that words are copied without conversion

@@ -38,8 +38,8 @@ struct SharedBlocking {
   int64_t across() const { return block[1] / tile[1]; }
   int64_t places() const { return block[0] / tile[0] * across(); }
   int64_t invocations() const { return places() * slices; }
-  /// Upper bound of shared memory in bytes: both tiles, with a vector of padding behind each row of one, and the
-  /// sums of the slices.
+  /// Upper bound of shared memory in bytes: both tiles, with a vector of padding behind each row, and the sums of
+  /// the slices.
   int64_t bytes() const {
     return 4 * (depth * (block[0] + block[1] + 8) + (slices > 1 ? slices * block[0] * block[1] : 0));
   }
