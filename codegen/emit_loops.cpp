@@ -48,6 +48,7 @@ KV RegionEmitter::sumOver(int level, int64_t extent, int64_t step, const KV& zer
       inlined, isFloat(zero.type.dtype))[0];
 }
 
+/// Combines the four lanes of a vector, as a tree.
 KV RegionEmitter::horizontal(const KV& vector, Opcode combine) {
   DType dtype = vector.type.dtype;
   std::array<KV, kLanes> lanes;
@@ -88,6 +89,8 @@ Indices RegionEmitter::keptIndices(const Op& op, const Indices& at) {
   return in;
 }
 
+/// A nest of loops over the reduced axes, the last one innermost. If four divides that one and the result is a
+/// scalar, it is taken by vectors of four, whose lanes are combined at the end.
 KV RegionEmitter::reduction(const Op& op, const Indices& at) {
   const Shape& shape = op.in(0)->type.shape;
   std::vector<int> axes;
@@ -107,6 +110,7 @@ KV RegionEmitter::reduction(const Op& op, const Indices& at) {
   const bool isSum = combine == Opcode::k_add && isFloat(dtype);
   int64_t terms = 1;
   for (int axis : axes) terms *= shape[axis];
+  // The loops from axis number `depth` on, which add to `acc`; placed at scope `loopLevel`.
   std::function<KV(size_t, const KV&, int)> nest = [&](size_t depth, const KV& acc, int loopLevel) -> KV {
     if (depth == axes.size()) {
       KV element = emit(op.in(0), in);
@@ -164,6 +168,8 @@ Value* RegionEmitter::slotsFor(const Type& type) {
   return slots_.back();
 }
 
+/// By a workgroup reduction if the target has no subgroups to rely on; else by a subgroup reduction, and by shared
+/// memory if the row has several subgroups. Every invocation adds up the subgroups' slots itself, in their order.
 KV RegionEmitter::combined(const KV& partial, Opcode combine) {
   if (rows_.side) return combinedSides(partial, combine);
   if (rows_.subgroup == 1) return kernel_.workgroupReduce(partial, kindOf(combine));
@@ -323,6 +329,7 @@ KV RegionEmitter::argExtremum(const Op& op, const Indices& at) {
     start[0] = kernel_.select(first, take(own), neutral(combine, dtype));
   });
   const std::vector<KV> best = over(level, (count + width - 1) / width, 1, start, body);
+  // Invocations that do not hold the row's extremum vote for no index; the least of the others is the answer.
   if (!shared) return best[1];
   KV out;
   kernel_.at(level, [&] {
@@ -371,6 +378,7 @@ KV RegionEmitter::element(at::scatter_add, const Op& op, const Indices& at) {
   KV row = kernel_.cast(space_.materialize(at[0]), ids.dtype);
   int level = levelOf(at);
   const KV start = zeroAt(level, at, updates.dtype);
+  // Adds the update of id number n to the sum if the id is this row, and `valid` holds.
   auto step = [&](const Index& n, const KV& sum, const KV& valid = KernelBuilder::literal(DType::i1, 1)) {
     Indices in = space_.delinear(n, ids.shape);
     KV id = emit(op.in(0), in);
@@ -468,6 +476,7 @@ KV RegionEmitter::scatterByBuckets(const Op& op, const Indices& at, const KV& ro
   });
 }
 
+/// Sums the updates along the axis whose id is this element's place.
 KV RegionEmitter::element(at::take_along_axis_grad, const Op& op, const Indices& at) {
   const Type& updates = as::take_along_axis_grad(op).dy()->type;
   size_t axis = static_cast<size_t>(normalAxis(as::take_along_axis_grad(op).axis(), updates.rank()));
@@ -483,6 +492,7 @@ KV RegionEmitter::element(at::take_along_axis_grad, const Op& op, const Indices&
   });
 }
 
+/// A dot product: by vectors along k if four divides it, unless the result itself is a vector, along m or n.
 KV RegionEmitter::element(at::matmul, const Op& op, const Indices& at) {
   const Shape& a = op.in(0)->type.shape;
   bool ta = as::matmul(op).transpose_a(), tb = as::matmul(op).transpose_b();

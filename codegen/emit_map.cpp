@@ -31,6 +31,7 @@ KV RegionEmitter::elementwise(const Op& op, const Indices& at) {
   return value;
 }
 
+/// A table of several values becomes a chain of selects on the element's index.
 KV RegionEmitter::element(at::constant, const Op& op, const Indices& at) {
   DType dtype = op.result()->type.dtype;
   const Operand& value = op.operands[0];
@@ -119,6 +120,9 @@ std::pair<KV, Index> RegionEmitter::ofRow(const Index& at, int64_t count) {
   return {part.cond, part.inside};
 }
 
+/// Decides as much as it can at compile time: bounds that the index's range excludes need no test, and a constant
+/// index gives a literal. The test of a vector must come out the same for its four lanes: they are an aligned four,
+/// and four divides both bounds. Else the caller has to split it.
 RegionEmitter::Hit RegionEmitter::hit(const Index& at, int64_t low, int64_t extent, const Index& elsewhere) {
   Hit out{KernelBuilder::literal(DType::i1, 1), space_.add(at, IndexSpace::constant(-low)), false};
   bool needLow = low > 0, needHigh = space_.max(at) >= low + extent;
@@ -187,6 +191,8 @@ KV RegionEmitter::element(at::flip, const Op& op, const Indices& at) {
   return emit(op.in(0), in);
 }
 
+/// The predicate is the conjunction over the axes: the index lies between the low and the high padding, and on no
+/// interior padding.
 KV RegionEmitter::element(at::pad, const Op& op, const Indices& at) {
   std::vector<int64_t> low = as::pad(op).low(), interior = as::pad(op).interior();
   const Shape& inner = op.in(0)->type.shape;
@@ -210,6 +216,7 @@ KV RegionEmitter::element(at::pad, const Op& op, const Indices& at) {
   return cond.is(0) ? fill : kernel_.select(cond, emit(op.in(0), in), fill);
 }
 
+/// A chain of selects over the parts. The last part needs no test; parts that the index never hits are left out.
 KV RegionEmitter::element(at::concat, const Op& op, const Indices& at) {
   size_t axis = static_cast<size_t>(normalAxis(as::concat(op).axis(), op.result()->type.rank()));
   // All tests come before the first load: if one part forces the lanes apart, no other part is read as vectors.
@@ -246,6 +253,7 @@ RegionEmitter::Hit RegionEmitter::idHit(const KV& id, int64_t extent) {
   return {cond, space_.variable(safe, extent), false};
 }
 
+/// The row of an id that is out of range is 0, and its load is made at id 0.
 KV RegionEmitter::element(at::gather, const Op& op, const Indices& at) {
   const Type &table = as::gather(op).table()->type, &ids = as::gather(op).ids()->type;
   Indices idAt(at.begin(), at.begin() + ids.rank());

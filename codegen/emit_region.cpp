@@ -95,6 +95,7 @@ Value* RegionEmitter::parameterAs(bool isResult, int slot, char form, const Type
              kernel_.parameter(type, (isResult ? region_.yields[at] : region_.bindings[at])->name);
 }
 
+/// A vector is one load if its four elements are an aligned four in memory; else four loads of scalars.
 KV RegionEmitter::load(int binding, const Index& offset) {
   const Type& type = region_.bindings[static_cast<size_t>(binding)]->type;
   auto finish = [&](KV value) {

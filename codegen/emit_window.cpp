@@ -73,6 +73,8 @@ RegionEmitter::Hit RegionEmitter::hitWindow(const Op& op, const Index& element, 
   return hit;
 }
 
+/// Loops over the windows that may hold the element. A window that does not hold it is skipped by a branch, since
+/// the operand may be costly.
 KV RegionEmitter::element(at::fold, const Op& op, const Indices& at) {
   size_t axis = static_cast<size_t>(normalAxis(as::fold(op).axis(), op.result()->type.rank()));
   if (IndexSpace::usesLane(at[axis])) return lanewise(op.result(), at);

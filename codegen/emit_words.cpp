@@ -37,6 +37,7 @@ std::array<KV, 2> halvedWords(KernelBuilder& kernel, const KV& first, const KV& 
   return {packedWords(kernel, DType::f16, high[0], high[1]), packedWords(kernel, DType::f16, low[0], low[1])};
 }
 
+/// The type of a buffer of rows: scalars, or vectors of four words with eight 16-bit elements.
 static Type rowsOf(DType dtype, int64_t rows, int64_t columns, BufMode mode) {
   return isNarrow(dtype) ? Type::buffer(DType::u32, kLanes, {rows, columns / kEight}, mode)
                          : Type::buffer(dtype, 1, {rows, columns}, mode);

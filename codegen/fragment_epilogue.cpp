@@ -68,6 +68,7 @@ KV FragmentEpilogue::binding(const Value* v) {
                                Type::coopmat(DType::f32, kSide, kSide, MatrixUse::acc), true);
 }
 
+/// An elementwise op is applied to the matrices of its operands. Everything that matrices have no op for fails.
 KV FragmentEpilogue::compute(const Value* v) {
   if (v == p_.op->result()) return sums_;
   if (!v->def) return binding(v);

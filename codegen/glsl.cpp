@@ -74,6 +74,8 @@ void GlslPrinter::extensions(GlslLines& out) const {
   for (const MatrixExtent& extent : survey_.matrixExtents) out.add("{}", glslMatrixExtent(extent));
 }
 
+/// The shader: header, parameters and shared memory, helper functions, main. The body is printed first into lines
+/// of its own, since it decides what the parts before it must have.
 GlslText GlslPrinter::print() {
   GlslLines out;
   out.add("#version 450");
@@ -119,6 +121,7 @@ static const Operand* literalOf(const Operand& operand) {
   return splat && def->operands[0].isLiteral() ? &def->operands[0] : nullptr;
 }
 
+/// An arithmetic expression. Operands that are matrices are printed as their element `e`, for matrixEach's loop.
 std::string GlslPrinter::expression(const Op& op) {
   std::vector<GlslOperand> operands;
   size_t count = op.code == Opcode::k_extract ? 1 : op.operands.size();
@@ -151,6 +154,7 @@ void GlslPrinter::branchBody(const Op& op, const Block& block) {
   --main_.depth;
 }
 
+/// Results are variables that both branches assign.
 void GlslPrinter::branch(const Op& op) {
   for (const auto& result : op.results)
     main_.add("{} {};", glslVariable(result->type), names_.of(result.get()));

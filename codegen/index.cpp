@@ -31,6 +31,7 @@ IndexSpace::IndexSpace(KernelBuilder& kernel) : kernel_(kernel) {
 Index IndexSpace::variable(const KV& value, int64_t range, int64_t align) {
   if (value.isLiteral()) return constant(static_cast<int64_t>(value.number));
   if (range == 1) return constant(0);
+  // A value that was given before with this range keeps its variable, so that equal indices compare equal.
   for (size_t i = 1; i < variables_.size(); ++i)
     if (variables_[i].value.value == value.value && variables_[i].range == range)
       return {0, {{static_cast<int>(i), 1}}};
@@ -64,6 +65,7 @@ void IndexSpace::rejoin(Index& a) const {
   }
 }
 
+/// Merges the terms, which both have in the order of their variables, and drops those that cancel out.
 Index IndexSpace::add(const Index& a, const Index& b) const {
   Index out;
   out.c = a.c + b.c;
@@ -139,6 +141,7 @@ void IndexSpace::split(const Index& a, int64_t n, Index& whole, Index& rest) con
     rest.terms.push_back({id, factor});
     if (factor < 0) least += factor * (variables_[static_cast<size_t>(id)].range - 1);
   }
+  // Of the constant, whole takes the multiple of n that keeps rest from being negative: floor(least / n).
   whole.c = (least - (least % n + n) % n) / n;
   rest.c = a.c - n * whole.c;
 }
@@ -175,6 +178,9 @@ bool IndexSpace::laneDelinearizes(const Index& offset, const Shape& shape) {
   return true;
 }
 
+/// a = n·whole + rest, so a / n = whole + rest / n, and rest / n is tried in this order: 0 if rest < n; the
+/// quotient of lane 0 if all lanes share it; reduced by a common factor g of rest and n, (rest / g) / (n / g); else
+/// a new variable.
 Index IndexSpace::div(const Index& a, int64_t n) {
   if (n == 1) return a;
   Index whole, rest;
@@ -193,6 +199,8 @@ Index IndexSpace::div(const Index& a, int64_t n) {
   return add(whole, Index{0, {{division(rest, n, Part::quotient), 1}}});
 }
 
+/// a % n = rest % n, by the same cases. The constant `low` that does not change the quotient stays outside, so that
+/// indices that differ by it share one division.
 Index IndexSpace::mod(const Index& a, int64_t n) {
   if (n == 1) return constant(0);
   Index whole, rest;

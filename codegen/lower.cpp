@@ -15,6 +15,7 @@
 
 namespace tg {
 
+/// The number of the workgroup, in one or two dimensions of the grid. May exceed `groups` in the last row.
 Index LowerContext::groupIndex(int64_t groups) {
   // Workgroups beyond the device's limit along x continue along y.
   int64_t x = std::min(groups, target.maxGrid);
@@ -52,6 +53,7 @@ void LowerContext::bounded(const Index& index, int64_t count, const std::functio
   kernel.guard(inside, [&] { body(space.variable(value, count, align)); });
 }
 
+/// Emits the body under the predicate that the workgroup is one of this part's, with its number within the part.
 void LowerContext::inPart(int64_t groups, const std::function<void(const Index&)>& body) {
   out.grid = {groupsBefore + groups, 1, 1};
   KV group = kernel.id(Opcode::k_workgroup_id, 0), before = KernelBuilder::u32(groupsBefore);

@@ -66,6 +66,7 @@ Row RowAttention::rowOf(int operand, const Index& row) {
   return out;
 }
 
+/// The dot product of two rows: four sums along the vectors' lanes, which are added up at the end.
 KV RowAttention::dot(const Row& a, const Row& b) {
   KV sum = kernel_.mul(a[0], b[0]);
   for (size_t i = 1; i < a.size(); ++i) sum = kernel_.fma(a[i], b[i], sum);
@@ -76,6 +77,8 @@ KV RowAttention::dot(const Row& a, const Row& b) {
   return kernel_.add(low, high);
 }
 
+/// Loads the own rows into registers: those of the scores times the scale, those of the gradients as they are. In the
+/// gradient of queries, also loads their log-sum-exp and delta.
 void RowAttention::begin() {
   for (int64_t i = 0; i < d_.down; ++i) {
     const Index row = plus(first_, i);
@@ -108,6 +111,7 @@ std::pair<KV, KV> RowAttention::statistics(int64_t row, int64_t column) {
   return {lse, number(4, otherRow(column))};
 }
 
+/// Loads the other row once for all own rows of the tile.
 void RowAttention::addProducts(int64_t column, const Parts& p, const Parts& ds, std::span<KV> sums) {
   for (const auto& sum : r_.sums) {
     const Row other = rowOf(r_.other[sum.ofP ? 1 : 0], otherRow(column));

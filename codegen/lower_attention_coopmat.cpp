@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coopmat attention: attention of 16 bits, or of f32x3, by matrix units. Each subgroup holds some own rows as
+// coopmat_attention: attention of 16 bits, or of f32x3, by matrix units. Each subgroup holds some own rows as
 // matrices; the workgroup stages the other side's rows in shared memory. Scores stay in registers: the accumulator
 // of a part of the scores, rounded, becomes operand A of the next product. 16-bit attention uses powers of 2:
 //

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention{tile, block, shared}: the rows of both sides are in shared memory, scores and results in registers. A
+// attention{shared, tile, block}: the rows of both sides are in shared memory, scores and results in registers. A
 // step over a block of the other side:
 //
 //   scores: an invocation computes fours of own rows x `columns` other rows

@@ -73,6 +73,7 @@ Pipeline::Pipeline(LowerContext& c, int64_t tiles, const KV& first, Load load, S
     : c_(c), kernel_(c.kernel), tiles_(tiles), load_(std::move(load)), store_(std::move(store)),
       carried_(load_(index(first))), loads_(carried_.size()) {}
 
+/// A step as described at the class: the carried values are the loaded tile, then the state.
 KernelBuilder::LoopBody Pipeline::step(const Body& body) {
   return [this, &body](const KV& tile, std::vector<KV> now) {
     if (loads_ == 0) {

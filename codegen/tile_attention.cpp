@@ -46,6 +46,7 @@ Index AttentionRegion::firstRow(LowerContext& c, const Index& group, int64_t row
   return c.space.scale(tile, rows);
 }
 
+/// Query i sees the keys up to i + ahead, with ahead = keys - queries.
 std::pair<KV, KV> AttentionRegion::blocks(LowerContext& c, const Index& first, int64_t rows,
                                           int64_t block) const {
   const int64_t others = (otherRows() + block - 1) / block, ahead = keys - queries;
@@ -193,6 +194,8 @@ void AttentionWalk::rescale(size_t row, const KV& by, std::span<KV> sums) {
   for (KV& each : sums.subspan(row * width, width)) each = kernel_.mul(each, by);
 }
 
+/// The online softmax: for each row, raises the maximum, rescales the sums by e^(m_old - m), and turns the scores
+/// into weights e^(s - m).
 void AttentionWalk::weigh(int64_t, Parts& scores, std::span<KV> largest, std::span<KV> total,
                           std::span<KV> sums) {
   const auto rows = static_cast<size_t>(d_.down), columns = scores.size() / rows;
@@ -230,6 +233,8 @@ void AttentionWalk::forwardStep(std::span<KV> state, bool masked) {
   }
 }
 
+/// For each column of parts: p = e^(s - lse), ds = p·(dp - delta), where s and dp are the scores of the two pairs
+/// of operands; then the products of p and ds with the block's rows.
 void AttentionWalk::gradientStep(std::span<KV> sums, bool masked) {
   for (int64_t column = 0; column < d_.across; column += d_.atOnce) {
     const Parts s = scores(0, column), dp = scores(1, column);
@@ -249,6 +254,8 @@ void AttentionWalk::gradientStep(std::span<KV> sums, bool masked) {
   }
 }
 
+/// The state that the loops carry: forward, the rows' maxima and the sums of their weights; then the parts of all
+/// results, one result after another.
 void AttentionWalk::emit(const Index& batch, const Index& first) {
   batch_ = batch;
   first_ = first;
