@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Affine forms over symbols, the terms of ir/kernel/index_analysis.h.
+// Affine forms over symbols, such as 4 + 16·a + b. The symbols and their meaning are in ir/kernel/index_forms.h.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tg::indexing {
 
-/// Bounds of forms: coefficients of 32 bits times symbols of 32 bits do not fit 64.
+/// For bounds of forms: the product of a 32-bit coefficient and a 32-bit symbol does not fit 64 bits with its sign.
 __extension__ using Wide = __int128;
 
 constexpr int64_t kWrap = int64_t{1} << 32;
@@ -26,21 +26,21 @@ struct Affine {
     return found == terms.end() ? 0 : found->second;
   }
   bool operator==(const Affine&) const = default;
-  /// Text that two forms share if they are equal.
+  /// A text that is equal for equal forms, and different for others.
   std::string key() const;
 };
 
-/// a + factor · b. No result may leave 64 bits: callers keep coefficients and factors below 2^31, or
-/// check with `small` first.
+/// a + factor · b. The result must fit 64 bits: callers keep coefficients and factors below 2^31, or check with
+/// `small` first.
 Affine sum(const Affine& a, const Affine& b, int64_t factor = 1);
 inline Affine operator+(const Affine& a, const Affine& b) { return sum(a, b); }
 inline Affine operator-(const Affine& a, const Affine& b) { return sum(a, b, -1); }
 inline Affine operator-(const Affine& a) { return sum({}, a, -1); }
 
-/// Whether all numbers of a form are below 2^42, so that a sum with a factor below 2^20 fits.
+/// Whether all numbers of a form are below 2^42, so that a sum with a factor below 2^20 fits 64 bits.
 bool small(const Affine& form);
 
-/// The same value mod 2^32, with all numbers in [-2^31, 2^31).
+/// The same value mod 2^32, with the constant and all coefficients in [-2^31, 2^31).
 Affine wrapped(const Affine& form);
 
 }  // namespace tg::indexing

@@ -26,7 +26,7 @@ void setAxisNames(Value& parameter, const std::vector<std::string>& names) {
 std::string namedType(const Value& parameter) {
   const std::vector<std::string> names = axisNames(parameter);
   if (names.empty()) return parameter.type.str();
-  // The names take the places of the question marks, in their order.
+  // The names replace the question marks in order.
   std::string text = parameter.type.str(), out;
   size_t from = 0;
   for (int axis = 0; axis < parameter.type.rank(); ++axis) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of the open axes of a kernel's parameters: `%x: buf<NxKxf32, in>`. Axes of one name have one extent.
-// The text keeps them in the type; here they are an attribute of the parameter.
+// Names of the open axes of a kernel's parameters: `%x: buf<NxKxf32, in>`. Axes of one name have one extent. In the
+// text the names are part of the type; in memory they are an attribute of the parameter.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ namespace tg {
 
 constexpr std::string_view kAxisNames = "axes";
 
-/// One name for each axis, "" for those without; empty when none has one or the attribute is malformed.
+/// One name for each axis, "" for an axis without one; empty when no axis has a name or the attribute is malformed.
 std::vector<std::string> axisNames(const Value& parameter);
-/// Keeps nothing when no axis has a name.
+/// Sets the names; does nothing when no axis has one.
 void setAxisNames(Value& parameter, const std::vector<std::string>& names);
-/// The type with its names, as it is written.
+/// The type as it is written, with its names.
 std::string namedType(const Value& parameter);
 
 }  // namespace tg

@@ -45,9 +45,9 @@ std::optional<int64_t> IndexAnalysis::tripCount(const Op& loop) const {
     if (exactFrom && exactTo) span = std::min(span, bounds_->upper(*exactTo - *exactFrom, scope, open));
     return span <= 0 ? 0 : (span - 1) / by + 1;
   };
-  // Where the index may wrap around, the loop may start again.
+  // Where the index may wrap around, the loop may start over.
   if (range(to, loop).hi + std::max(by, step.hi) > indexing::kWrap) return {};
-  // Bounds by the limits of types and launches always exist; only what holds without them is worth a tape.
+  // The limits of types and launches always give some bound; only a bound that holds without them is worth a tape.
   if (most(true) >= Bounds::kUnknown) return {};
   return most(false);
 }

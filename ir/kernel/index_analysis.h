@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the indices of a kernel can be: intervals of its integers, and which invocations meet in an element.
+// Range analysis of a kernel's integers: the interval of each, and whether different invocations access the same
+// element. ir/kernel/index_forms.h says how it works.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +17,14 @@ class Forms;
 class Bounds;
 }  // namespace indexing
 
-/// What is known of the integers of a verified kernel whose calls are inlined. `shapes` (one for each
-/// parameter, in order) settles open extents; without it they, and a grid that depends on them, are unknown,
-/// but at least 1. The kernel must outlive the analysis and stay as it is.
+/// What is known of the integers of a verified kernel whose calls are inlined. `shapes` (one for each parameter, in
+/// order) gives the open extents; without it they are unknown but at least 1, and so is a grid that depends on them.
+/// The kernel must outlive the analysis and must not change.
 ///
-/// Assumed of every launch: extents of buffers are below 2^31, and so is the number of invocations along an
-/// axis; and where the grid or an extent is unknown, `lanePrivate` takes it to be small enough
-/// that no index wraps around because of it (with `shapes` nothing of the kind is assumed). Answers hold for
-/// executions whose accesses stay in range; u32 and i32 arithmetic wraps, and is taken as exact only where
-/// the intervals show that it does not.
+/// Every launch is assumed to have buffer extents below 2^31 and fewer than 2^31 invocations along an axis. Where the
+/// grid or an extent is unknown, `lanePrivate` also assumes that it is small enough for no index to wrap around (with
+/// `shapes` it assumes nothing of the kind). Answers hold for executions whose accesses stay in range. u32 and i32
+/// arithmetic wraps; it is taken as exact only where the intervals prove that it does not wrap.
 class IndexAnalysis {
  public:
   struct Interval {
@@ -37,32 +37,33 @@ class IndexAnalysis {
   IndexAnalysis(IndexAnalysis&&) noexcept;
   IndexAnalysis& operator=(IndexAnalysis&&) noexcept;
 
-  /// The values a u32 or i32 scalar takes where it is defined, in all invocations and iterations; the whole
-  /// range of its type when nothing is known. A literal is itself. Guards (`if %i < %n`) around count.
+  /// The values that a u32 or i32 scalar takes where it is defined, in all invocations and iterations; the whole
+  /// range of its type when nothing is known. A literal gives its own value. The guards around the definition (`if %i
+  /// < %n`) narrow the interval.
   Interval range(const Operand& operand) const;
-  /// The same where `at` stands: the guards around `at` count too.
+  /// The same at the op `at`: the guards around `at` narrow the interval too.
   Interval range(const Operand& operand, const Op& at) const;
-  /// The most iterations of a tgk.for in any invocation; nullopt when an open extent, an unknown grid or
-  /// loaded data decide.
+  /// The most iterations of a tgk.for in any invocation; nullopt when they depend on an open extent, an unknown grid
+  /// or loaded data.
   std::optional<int64_t> tripCount(const Op& loop) const;
 
-  /// Whether no element of the buffer is touched by two different invocations through these accesses (all
-  /// of one buffer), of the whole dispatch, or of one workgroup if the buffer is `shared`. A proof: false
-  /// means unknown.
+  /// Whether no element of the buffer is accessed by two different invocations through these accesses, which are all
+  /// of one buffer. Compares the invocations of the whole dispatch, or of one workgroup if the buffer is `shared`.
+  /// True is proven; false means unknown.
   bool lanePrivate(const std::vector<const Op*>& accesses) const;
-  /// Whether two executions of these stores (all to one buffer) certainly touch one element, whatever the
-  /// data: a witness is found among the first and last invocations and iterations. Each execution counts,
-  /// also two by one invocation; of one workgroup for `shared`, of one invocation for `local` buffers.
+  /// Whether two executions of these stores (all to one buffer) certainly write the same element, whatever the data:
+  /// a witness is searched among the first, middle and last invocations and iterations. Two executions by one
+  /// invocation count too. Compares the executions of the whole dispatch, of one workgroup for `shared` and of one
+  /// invocation for `local` buffers.
   bool certainlyRepeats(const std::vector<const Op*>& stores) const;
-  /// Whether these loads of a shared or local buffer find only elements that these stores wrote since their
-  /// block was entered, by whichever invocation of the workgroup; the stores are done before the loads, and
-  /// all stand in the block. A proof.
+  /// Whether these loads of a shared or local buffer read only elements that these stores wrote since their block was
+  /// entered, by any invocation of the workgroup. The stores must be done before the loads, and all must stand in the
+  /// block. True is proven; false means unknown.
   bool covered(const std::vector<const Op*>& stores, const std::vector<const Op*>& loads,
                const Block& block) const;
-  /// Whether every index of the access is within its axis whenever it is executed. A proof.
+  /// Whether every index of the access is within its axis whenever the access is executed. True is proven.
   bool inRange(const Op& access) const;
-  /// The same if the access stood where `at` stands, where its indices must be in scope: only the guards
-  /// around `at` count.
+  /// The same if the access stood at `at`, where its indices must be in scope: only the guards around `at` count.
   bool inRange(const Op& access, const Op& at) const;
 
  private:

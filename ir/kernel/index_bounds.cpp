@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Intervals of affine forms and of the symbols in them.
+// Intervals of affine forms and of their symbols. A first bound adds up the symbols' intervals; facts, forms that are
+// >= 0, improve it. Symbols' intervals follow from facts in turn, so that the search is limited in depth and work.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -10,19 +11,18 @@ namespace tg::indexing {
 namespace {
 
 constexpr Wide kLimit = Wide{1} << 62;
-constexpr int kDepth = 3;  // facts that are added up to bound one form
-constexpr int kWork =
-    4096;  // terms of forms that are looked at for it, those of its symbols' bounds included
-constexpr int kOfSymbol = 16;  // as many terms as the bounds of one symbol count at least
+constexpr int kDepth = 3;      // facts that may be combined to bound one form
+constexpr int kWork = 4096;    // terms that one search may look at, those for the bounds of symbols included
+constexpr int kOfSymbol = 16;  // terms that the bounds of one symbol count as, at least
 
 int64_t clamped(Wide value) { return static_cast<int64_t>(std::clamp(value, -kLimit, kLimit)); }
 
 Wide floorDiv(Wide a, Wide b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
-/// The least value of factor · [lo, hi].
+/// The least value of factor · x for x in `range`.
 Wide least(int64_t factor, Interval range) { return Wide{factor} * (factor > 0 ? range.lo : range.hi); }
 
-/// The shift by multiples of 2^32 that takes all of [lo, hi] into `window`, if there is one.
+/// The multiple of 2^32 that shifts all of `range` into `window`, if there is one.
 std::optional<int64_t> shiftInto(Interval range, Interval window) {
   Wide shift = -floorDiv(Wide{range.lo} - window.lo, kWrap) * kWrap;
   if (range.lo + shift < window.lo || range.hi + shift > window.hi) return {};
@@ -31,38 +31,38 @@ std::optional<int64_t> shiftInto(Interval range, Interval window) {
 
 Interval within(Interval a, Interval b) {
   Interval both{std::max(a.lo, b.lo), std::min(a.hi, b.hi)};
-  return both.lo <= both.hi ? both : a;  // empty: the place is never reached
+  return both.lo <= both.hi ? both : a;  // empty: this place is never reached
 }
 
-// The words of the range column of ir/kernel/semantics.def.
+// The functions in the range column of ir/kernel/semantics.def.
 Interval span(int64_t lo, int64_t hi) { return {lo, hi}; }
 Interval upTo(int64_t hi) { return {0, hi}; }
 Interval fits(Wide lo, Wide hi, Interval whole) {
   return lo >= whole.lo && hi <= whole.hi ? span(clamped(lo), clamped(hi)) : whole;
 }
 int64_t atMost(Wide value, int64_t most) { return clamped(std::min<Wide>(value, most)); }
-/// Of a / b, whose fraction is dropped.
+/// The interval of a / b, rounded towards 0.
 Interval quotient(Interval a, Interval b, Interval whole) {
   if (b.lo <= 0) return whole;
   return span(a.lo / (a.lo < 0 ? b.lo : b.hi), a.hi / (a.hi < 0 ? b.hi : b.lo));
 }
-/// Of a % b, which has the sign of a. A u32 % 0 is 0.
+/// The interval of a % b, which has the sign of a. u32 x % 0 is 0.
 Interval remainder(Interval a, Interval b, Interval whole) {
   if (b.lo <= 0 && whole.lo < 0) return whole;
   const int64_t most = std::max<int64_t>(b.hi - 1, 0);
   return span(std::clamp<int64_t>(a.lo, -most, 0), std::clamp<int64_t>(a.hi, 0, most));
 }
-/// Of a & b: one of them that is not negative bounds it, whatever the other is.
+/// The interval of a & b: an operand that is not negative bounds the result, whatever the other is.
 Interval masked(Interval a, Interval b, Interval whole) {
   if (a.lo < 0 && b.lo < 0) return whole;
   return upTo(a.lo < 0 ? b.hi : b.lo < 0 ? a.hi : std::min(a.hi, b.hi));
 }
-/// Of |a|. That of the least i32 is itself.
+/// The interval of |a|. The least i32 is its own magnitude.
 Interval magnitude(Interval a, Interval whole) {
   if (a.lo >= 0) return a;
   return a.lo > whole.lo ? upTo(std::max(-a.lo, a.hi)) : whole;
 }
-/// All ones from the highest one down.
+/// `value` with all bits below its highest set bit set too.
 int64_t filled(int64_t value) {
   return value <= 0 ? 0 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(value) + 1)) - 1;
 }
@@ -74,7 +74,7 @@ Interval wholeRange(DType dtype) {
   return {least, most};
 }
 
-/// The search for one bound, which seeks others on its way: they share what may be spent.
+/// Scope of one search for a bound. A search that is started within another shares the work limit of the outermost.
 class Bounds::Search {
  public:
   explicit Search(const Bounds& bounds) : bounds_(bounds), outermost_(bounds.work_ == kNone) {
@@ -98,13 +98,15 @@ int64_t Bounds::lower(const Affine& form, int scope, bool open) const {
 int64_t Bounds::upper(const Affine& form, int scope, bool open) const { return -lower(-form, scope, open); }
 Interval Bounds::of(const Affine& form, int scope, bool open) const {
   Interval range{lower(form, scope, open), upper(form, scope, open)};
-  if (range.lo > range.hi) std::swap(range.lo, range.hi);  // guards contradict each other: never reached
+  if (range.lo > range.hi)
+    std::swap(range.lo, range.hi);  // contradicting guards: this place is never reached
   return range;
 }
 
-/// By intervals of the symbols; and better by taking away facts, multiples of forms that are not negative,
-/// that cancel a symbol. Sums of facts are many where facts are: the search ends after kWork of their terms,
-/// and what it has found until then is a bound.
+/// A lower bound of the form. First the sum over the symbols' intervals. Then, for each fact with a symbol in common,
+/// the bound of form - times·fact, where `times` cancels that symbol: as fact >= 0, form is at least as large. At
+/// most `depth` facts are combined. Many facts have very many combinations, so that the search ends after kWork
+/// terms; what it has found by then is a valid bound.
 Wide Bounds::lowerWide(const Affine& form, int scope, bool open, int depth) const {
   Wide best = form.constant;
   for (const auto& [id, factor] : form.terms) best += least(factor, symbol(id, scope, open));
@@ -132,7 +134,7 @@ Interval Bounds::value(const Affine& form, DType dtype, int scope, bool open) co
   Interval range = of(form, scope, open), whole = wholeRange(dtype);
   if (auto shift = shiftInto(range, whole)) return {range.lo + *shift, range.hi + *shift};
   if (!open) return whole;
-  // What leaves the type's range is open or wraps around: nothing bounds it from above.
+  // A value beyond the type's range is open or wraps around: nothing bounds it from above.
   return {range.lo >= whole.lo ? range.lo : whole.lo < 0 ? -kOpen : 0, kOpen};
 }
 
@@ -147,7 +149,7 @@ std::optional<Affine> Bounds::exact(const Affine& form, DType dtype, int scope) 
 std::optional<Affine> Bounds::exactWithin(const Affine& form, Interval window, int scope) const {
   if (window.lo > window.hi) return {};
   Interval range = of(form, scope);
-  // The value is form + shift + 2^32·m for one m; only m = 0 may reach into the window.
+  // The value is form + shift + 2^32·m for one integer m. Usable only if no other m can reach the window.
   Wide shift = -floorDiv(Wide{range.lo} - window.lo, kWrap) * kWrap;
   for (Wide each : {shift - kWrap, shift, shift + kWrap}) {
     if (range.lo + each <= Wide{window.hi} - kWrap || range.hi + each >= Wide{window.lo} + kWrap) continue;
@@ -175,7 +177,7 @@ Interval Bounds::symbol(int id, int scope, bool open) const {
   known.busy = true;
   work_ -= kOfSymbol;
   Interval computed = within(base(id, open), compute(id, scope, open));
-  // What the end of the search cut short is not kept: another search may find more.
+  // A result that the work limit cut short is not kept: a later search may find a better one.
   known_[key] = {computed, work_ > 0, false, facts};
   return computed;
 }
@@ -190,7 +192,8 @@ Interval Bounds::compute(int id, int scope, bool open) const {
     if (!open || range.lo > whole.lo) lo = range.lo;
     if (!open || range.hi < whole.hi) hi = range.hi;
   }
-  // constant + factor·s + rest >= 0 bounds s by the most that the rest can be.
+  // From constant + factor·s + rest >= 0: the largest value of the rest bounds s, from below or above by the factor's
+  // sign.
   auto use = [&](const Affine& fact) {
     int64_t factor = fact.coefficient(id);
     --work_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk that makes indexing::Forms. Private to ir/kernel/index_forms.cpp and index_values.cpp.
+// The walk over a kernel that makes indexing::Forms. Private to ir/kernel/index_forms.cpp and index_values.cpp.
 #pragma once
 
 #include "ir/kernel/index_forms.h"
@@ -11,6 +11,8 @@ inline bool isInteger(const Type& type) {
   return type.isScalar() && type.lanes == 1 && (type.dtype == DType::u32 || type.dtype == DType::i32);
 }
 
+/// Makes the forms, scopes and facts of one kernel. A block is visited in text order, so that the forms of operands
+/// exist before those of results.
 class FormsBuilder {
  public:
   FormsBuilder(Forms& forms, const Item& kernel, const std::vector<Shape>* shapes);
@@ -42,7 +44,7 @@ class FormsBuilder {
   Affine value(const Op& op, int scope);
   Affine loaded(const Op& op);
   Affine integer(const Op& op, int scope);
-  /// One of two values, and the scope where it is the one.
+  /// One of two possible values, and the scope in which it is the one taken.
   struct Side {
     Affine form;
     int scope;

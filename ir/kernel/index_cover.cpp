@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether what a kernel loads was stored before, element by element.
+// Whether every element that a kernel loads was stored before. Enumerates the elements that the stores write, each
+// with the conditions of the store, then the elements of each load, and looks each up.
 #include <algorithm>
 #include <optional>
 
@@ -12,28 +13,31 @@ constexpr int64_t kMaxPoints = 1 << 15;
 
 using Assignment = std::unordered_map<int, int64_t>;
 
-/// Executions of accesses within one iteration of the loops around a block. What tells them apart, their own
-/// symbols, takes every value in turn: the iterations of loops in the block and, of a shared buffer, where
-/// the invocation stands in its workgroup. All other symbols are the same for a store and a load.
+/// The accesses within one iteration of the loops around a block. An access has own symbols, which take each of their
+/// values: the iterations of loops inside the block and, for a shared buffer, the local ids. All other symbols have
+/// the same value for a store and a load.
 class Cover {
  public:
   Cover(const Forms& forms, const Bounds& bounds, const Block& block, bool shared)
       : forms_(forms), bounds_(bounds), block_(forms.scopeOfBlock(&block)), shared_(shared) {}
 
-  /// False where it is not known what the store does.
+  /// Records each element that the store writes; false where not all of them are known.
   bool addStore(const Op& store);
   bool covers(const Op& load) const;
 
  private:
   using Facts = std::vector<Affine>;
-  /// The symbols of a form that are an op's own, derived ones resolved; false if one is not known.
+  /// Appends to `out` the own symbols in a form, also those inside derived symbols; false if the form depends on one
+  /// in another way.
   bool collect(const Affine& form, const std::vector<int>& own, std::vector<int>& out) const;
   std::vector<int> ownSymbols(int scope) const;
-  /// The form where own symbols have these values; nullopt if a symbol depends on them otherwise.
+  /// The form with the values of the own symbols put in; nullopt if a symbol depends on them in a way that is not
+  /// known.
   std::optional<Affine> valueOf(const Affine& form, const std::vector<int>& own, const Assignment& at) const;
   bool dependsOn(int id, const std::vector<int>& own) const;
   std::optional<std::string> place(const Op& access, const std::vector<int>& own, const Assignment& at) const;
-  /// Calls fn for every assignment of `symbols`; false if they are too many or fn returns false.
+  /// Calls fn for every assignment of values to `symbols`; false if there are too many, or as soon as fn returns
+  /// false.
   template <class Function>
   bool everywhere(const std::vector<int>& symbols, int scope, Function&& fn) const;
   static bool implied(const Affine& wanted, const Facts& facts);
@@ -44,7 +48,7 @@ class Cover {
   const Bounds& bounds_;
   int block_;
   bool shared_;
-  /// For each place the conditions under which a store writes there, each a list of forms not below 0.
+  /// The conditions of each store to an element, by the element's index text: lists of forms that must be >= 0.
   std::unordered_map<std::string, std::vector<Facts>> stored_;
 };
 
@@ -61,7 +65,7 @@ std::vector<int> Cover::ownSymbols(int scope) const {
 bool Cover::dependsOn(int id, const std::vector<int>& own) const {
   if (std::find(own.begin(), own.end(), id) != own.end()) return true;
   const Symbol& symbol = forms_.symbol(id);
-  if (symbol.kind == Symbol::Kind::opaque) return true;  // another invocation may hold another value
+  if (symbol.kind == Symbol::Kind::opaque) return true;  // it may differ between invocations
   return std::any_of(symbol.inputs.begin(), symbol.inputs.end(),
                      [&](int input) { return dependsOn(input, own); });
 }
@@ -165,7 +169,7 @@ bool Cover::addStore(const Op& store) {
       if (!value->isConstant())
         left.push_back(*value);
       else if (value->constant < 0)
-        return true;  // not executed
+        return true;  // this assignment does not execute
     }
     for (const Affine& form : zeros) {
       auto value = valueOf(form, own, at);
@@ -176,7 +180,7 @@ bool Cover::addStore(const Op& store) {
   });
 }
 
-/// Whether one or two of the facts leave no room below 0.
+/// Whether one fact, or the sum of two, proves wanted >= 0.
 bool Cover::implied(const Affine& wanted, const Facts& facts) {
   for (const Affine& first : facts) {
     Affine rest = wanted - first;
@@ -196,7 +200,7 @@ bool Cover::stored(const std::string& place, const Facts& facts) const {
   });
 }
 
-/// A load that may be of any element.
+/// Whether every element of the buffer is stored unconditionally: for a load whose index is not known.
 bool Cover::coversAll(const Op& load) const {
   const Shape& shape = elementOf(load)->value->type.shape;
   for (int64_t element = 0; element < shape.elements(); ++element) {
@@ -223,14 +227,14 @@ bool Cover::covers(const Op& load) const {
     if (!where) return false;
     Facts facts;
     for (const Affine& fact : known) {
-      // Symbols of the load that its index does not name stay: no guard of a store has them.
+      // Symbols that the index does not contain stay as they are: no guard of a store has them.
       Affine value = Affine::of(fact.constant);
       for (const auto& [id, factor] : fact.terms) {
         auto found = at.find(id);
         value = found == at.end() ? sum(value, Affine::symbol(id), factor)
                                   : value + Affine::of(factor * found->second);
       }
-      if (value.isConstant() && value.constant < 0) return true;  // not executed
+      if (value.isConstant() && value.constant < 0) return true;  // this assignment does not execute
       facts.push_back(std::move(value));
     }
     return stored(*where, facts);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixed radix: an index axis whose form is C·v + low + high, with low in a window of C values and high a
-// multiple of C times the number of values of v, gives v away.
+// Decodes indices as numbers in mixed radix. Take an index of the form C·v + low + high, where low stays in a window
+// of C values and high is a multiple of C·n, with n the number of values of v. Such an index determines v, as a
+// number determines its digits. With i = 16·row + column and column in [0, 16), equal i mean equal rows, and then
+// equal columns.
 #include "ir/kernel/index_decode.h"
 
 #include <algorithm>
@@ -23,7 +25,7 @@ Decoder::Decoder(const Forms& forms, const Bounds& bounds, const std::vector<con
   zeros();
 }
 
-/// A form that is 0 at every access is as good as an index.
+/// A form that is 0 at every access is as useful as an index: its values are equal as well.
 void Decoder::zeros() {
   for (const Affine& zero : forms_.zeros(scopes_[0])) {
     bool common = true;
@@ -40,7 +42,8 @@ void Decoder::sameGroup() {
     if (int id = forms_.groupSymbol(axis); id >= 0) known_.insert(id);
 }
 
-/// Whether all that a symbol depends on is known; a carried value depends on itself.
+/// Whether all that a symbol depends on is known. A symbol that depends on itself through a loop's carried values is
+/// visited once.
 bool Decoder::known(int symbol) const {
   std::set<int> asked{symbol};
   for (std::vector<int> open{symbol}; !open.empty();) {
@@ -71,7 +74,7 @@ void Decoder::run() {
   }
 }
 
-/// The form without terms that an unknown launch alone makes large: these are taken not to wrap.
+/// The form without the terms that are large only because the launch is unknown: these are assumed not to wrap.
 Affine Decoder::settled(const Affine& form) const {
   constexpr int64_t kMaxFactor = int64_t{1} << 24;
   Affine out = form;
@@ -88,6 +91,8 @@ bool Decoder::decodes(const Equation& equation, int symbol) const {
   Affine common;
   for (const auto& [id, times] : equation[0].terms) {
     bool same = known(id);
+    /// Whether the equation determines the symbol: splits each form into the terms that are equal in both executions,
+    /// factor · symbol, and the rest, and asks whether the rest stays in a window of |factor| values.
     for (const Affine& form : equation) same = same && form.coefficient(id) == times;
     if (same) common.terms[id] = times;
   }
@@ -103,14 +108,15 @@ bool Decoder::decodes(const Equation& equation, int symbol) const {
     range = {std::min(range.lo, own.lo), std::max(range.hi, own.hi)};
     rest.push_back(sum(varying, Affine::symbol(symbol), -factor));
   }
-  if (hi - lo >= kWrap) return false;  // congruent indices may come from different values
+  if (hi - lo >= kWrap)
+    return false;  // the forms differ by more than 2^32, so that congruent values need not be equal
   int64_t unit = factor < 0 ? -factor : factor;
   if (windowed(rest, unit, 0)) return true;
   Wide period = Wide{unit} * (range.hi - range.lo + 1);
   return period < kWrap && windowed(rest, unit, static_cast<int64_t>(period));
 }
 
-/// Whether the forms, up to multiples of `period` (0: none), stay in one window of `width` values.
+/// Whether all forms lie in one window of `width` values, up to multiples of `period` (0: as they are).
 bool Decoder::windowed(const Equation& rest, int64_t width, int64_t period) const {
   Wide least = 0, most = 0;
   for (size_t index = 0; index < rest.size(); ++index) {
@@ -118,7 +124,7 @@ bool Decoder::windowed(const Equation& rest, int64_t width, int64_t period) cons
     if (period > 0) std::erase_if(low.terms, [&](const auto& term) { return term.second % period == 0; });
     Interval range = bounds_.of(low, scopes_[index]);
     Wide shift = 0;
-    if (period > 0 && index > 0) {  // to the place nearest to the first
+    if (period > 0 && index > 0) {  // shifted to the place nearest to the first form's
       Wide off = (Wide{range.lo} - least) % period;
       if (off < 0) off += period;
       if (off > period / 2) off -= period;

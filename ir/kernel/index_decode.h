@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether equal indices mean equal invocations. Private to ir/kernel/index_*.cpp.
+// Which invocation accesses an element, decoded from the indices. Private to ir/kernel/index_*.cpp.
 #pragma once
 
 #include <set>
@@ -10,22 +10,24 @@
 
 namespace tg::indexing {
 
-/// Two executions, each of any of some accesses, that touch one element: which symbols have one value in
-/// both?
+/// Given that two executions, each of one of these accesses, access the same element: finds the symbols that must
+/// have the same value in both. If these include the ids of the invocation in all axes, no two invocations share an
+/// element.
 class Decoder {
  public:
   Decoder(const Forms& forms, const Bounds& bounds, const std::vector<const Op*>& accesses);
 
-  /// Takes it as given that the invocations are in one workgroup.
+  /// Assumes that both invocations are in one workgroup.
   void sameGroup();
-  /// Draws every conclusion.
+  /// Finds all symbols that are equal in both executions, until nothing changes.
   void run();
+  /// Whether the symbol has the same value in both executions.
   bool known(int symbol) const;
-  /// Whether the invocation is known in all its axes.
+  /// Whether both executions are of the same invocation.
   bool invocationKnown() const;
 
  private:
-  /// The values of forms, one for each access, are equal mod 2^32.
+  /// One form for each access; the values in both executions are equal mod 2^32.
   using Equation = std::vector<Affine>;
   Affine settled(const Affine& form) const;
   bool decodes(const Equation& equation, int symbol) const;
@@ -34,17 +36,16 @@ class Decoder {
 
   const Forms& forms_;
   const Bounds& bounds_;
-  std::vector<int> scopes_;  ///< of the accesses
+  std::vector<int> scopes_;  ///< the scope of each access
   std::vector<Equation> equations_;
   std::set<int> known_;
 };
 
-/// Whether two executions of these stores to one buffer certainly touch one element.
+/// Whether two executions of these stores to one buffer certainly write the same element.
 bool foundTwice(const Forms& forms, const Bounds& bounds, const std::vector<const Op*>& stores);
 
-/// Whether each element that one of the loads finds in a block was stored by one of the stores since the
-/// block was entered, given that the stores are done before the loads. All are of one buffer and stand in the
-/// block.
+/// Whether every element that the loads read in a block was stored by one of the stores since the block was entered,
+/// given that the stores are done before the loads. All are of one buffer and stand in the block.
 bool covered(const Forms& forms, const Bounds& bounds, const std::vector<const Op*>& stores,
              const std::vector<const Op*>& loads, const Block& block);
 

@@ -11,11 +11,11 @@
 namespace tg::indexing {
 namespace {
 
-/// What is made of more than this is known by its range alone: whoever follows operands to their operands comes
-/// to an end, however long a program is.
+/// A derived symbol of a larger weight becomes opaque, known by its range alone. So recursion over the operands of
+/// symbols is bounded, however long a program is.
 constexpr int kMaxWeight = 256;
-constexpr int kMaxCondition = 64;                 // ops of a condition
-constexpr int64_t kMaxLaunch = int64_t{1} << 31;  // invocations along an axis; extents are below
+constexpr int kMaxCondition = 64;                 // ops of a condition that are read
+constexpr int64_t kMaxLaunch = int64_t{1} << 31;  // most invocations along an axis; extents are below it
 
 /// The number of workgroups along each axis; 0 where unknown.
 std::array<int64_t, 3> gridOf(const Item& kernel, const std::vector<Shape>& shapes) {
@@ -44,7 +44,7 @@ int FormsBuilder::add(Symbol symbol) {
   return f_.symbols() - 1;
 }
 
-/// A number from 1 up that is the same in the whole dispatch.
+/// A symbol of at least 1 that is uniform over the dispatch.
 int FormsBuilder::launchSymbol(int64_t most) {
   Symbol made;
   made.kind = Kind::launch;
@@ -76,7 +76,7 @@ Affine FormsBuilder::opaque(const Value& value, std::vector<int> inputs, bool is
   return Affine::symbol(add(std::move(made)));
 }
 
-/// Equal operations on equal operands are one symbol.
+/// The symbol of an operation that is not affine. Equal operations on equal operands share one symbol.
 Affine FormsBuilder::derived(Opcode code, DType dtype, std::vector<Affine> operands, std::vector<int> inputs,
                              const std::string& extra) {
   std::string key = fmt::format("{} {} {}", static_cast<int>(code), name(dtype), extra);
@@ -129,8 +129,8 @@ void FormsBuilder::addFact(int scope, Affine fact) {
   f_.scopes_[static_cast<size_t>(scope)].facts.push_back(std::move(fact));
 }
 
-/// A fact about a derived symbol, which follows from how its operands are bounded in a scope. It stays with the
-/// symbol: the facts of a scope are its conditions, however many values it computes.
+/// Adds a fact about a derived symbol that follows from the bounds of its operands in a scope. The fact is stored at
+/// the symbol, so that a scope has facts from its conditions only, however many values it computes.
 void FormsBuilder::addConsequence(int scope, const Affine& symbol, Affine fact) {
   auto& facts = f_.symbols_[static_cast<size_t>(symbol.terms.begin()->first)].facts;
   bool known = std::any_of(facts.begin(), facts.end(), [&](const Symbol::Fact& each) {
@@ -145,8 +145,9 @@ void FormsBuilder::addZero(int scope, const Affine& form) {
   f_.scopes_[static_cast<size_t>(scope)].zeros.push_back(positive ? form : -form);
 }
 
-/// What a body learns from the condition in front of it. `most` ops of it are read: `and` of `and` is as long as a
-/// program, or doubles with each op.
+/// Adds to a body's scope the facts of its condition, which is true if `holds` and false otherwise. At most `most`
+/// ops of the condition are read: a chain of `and` can be as long as the program, and shared operands can double the
+/// ops to read at each level.
 void FormsBuilder::condition(int scope, const Operand& cond, bool holds) {
   int most = kMaxCondition;
   condition(scope, cond, holds, most);
@@ -167,7 +168,9 @@ void FormsBuilder::condition(int scope, const Operand& cond, bool holds, int& mo
   case Opcode::k_not: return condition(scope, op->operands[0], !holds, most);
   case Opcode::k_and:
   case Opcode::k_or:
-    if ((op->code == Opcode::k_and) != holds) break;  // only one of the two is known to hold
+    if ((op->code == Opcode::k_and) != holds)
+      break;  // only one of the two operands is known to hold, and it is unknown
+              // which
     condition(scope, op->operands[0], holds, most);
     return condition(scope, op->operands[1], holds, most);
   case Opcode::k_lt:
@@ -203,12 +206,13 @@ void FormsBuilder::comparison(int scope, const Op& op, bool holds) {
   less(scope, b, a, dtype, 0);
 }
 
-/// a + strict <= b, of values of a type. Each side is exact in the window that the other leaves it, and
-/// then the condition says as much as the facts.
+/// Adds the facts of a + strict <= b, for values of one type. Each side is made exact in the window that the bounds
+/// of the other side leave for it. If both can be, the facts are equivalent to the condition; else the scope is no
+/// longer complete.
 void FormsBuilder::less(int scope, const Affine& a, const Affine& b, DType dtype, int64_t strict) {
   Interval whole = wholeRange(dtype);
   Interval ofA = bounds_.value(a, dtype, scope), ofB = bounds_.value(b, dtype, scope);
-  if (ofA.lo + strict > ofB.hi) return addFact(scope, Affine::of(-1));  // never
+  if (ofA.lo + strict > ofB.hi) return addFact(scope, Affine::of(-1));  // contradiction: the body never runs
   Interval low{whole.lo, ofB.hi - strict}, high{ofA.lo + strict, whole.hi};
   auto exactA = bounds_.exactWithin(a, low, scope), exactB = bounds_.exactWithin(b, high, scope);
   if (!exactA || !exactB) {
@@ -303,8 +307,8 @@ void FormsBuilder::visitIf(const Op& op, int scope) {
   }
 }
 
-/// The iteration of a loop as a form, and what its body knows of the index. The step is 0 where it is no
-/// constant: then the index itself tells the iterations apart, if it does not wrap.
+/// Gives the form of the loop's iteration count, and defines the loop's index and the facts of its body. `step`
+/// becomes 0 where it is not constant or the index may wrap: then the iteration is the index itself.
 Affine FormsBuilder::iteration(const Op& op, int scope, int inner, Affine& step) {
   const LoopRange range = rangeOf(op);
   Affine from = form(range.from), to = form(range.to);
@@ -321,7 +325,8 @@ Affine FormsBuilder::iteration(const Op& op, int scope, int inner, Affine& step)
   int64_t most = exactFrom && exactTo ? bounds_.upper(*exactTo - *exactFrom, scope) : limit.hi - first.lo;
   most = std::clamp<int64_t>(most, 1, UINT32_MAX);
   made.base = regular ? Interval{0, (most - 1) / by1} : Interval{0, std::max<int64_t>(limit.hi - 1, 0)};
-  made.open = bounds_.upper(to, scope, true) >= Bounds::kUnknown;  // not where the limit wraps around
+  made.open =
+      bounds_.upper(to, scope, true) >= Bounds::kUnknown;  // not set where only a wrapped limit is that large
   if (!regular) step = {};
   bool once = regular && made.base.hi == 0;
   Affine count = once ? Affine::of(0) : Affine::symbol(add(std::move(made)));
@@ -335,7 +340,7 @@ Affine FormsBuilder::iteration(const Op& op, int scope, int inner, Affine& step)
   return count;
 }
 
-/// A carried value that stays, or grows by a constant in each iteration, is affine.
+/// A carried value that grows by a constant in each iteration is affine; any other is opaque.
 Affine FormsBuilder::carried(const Op& op, size_t index, const Affine& iteration) {
   const Operand& binding = iterArgs(op)[index];
   const Operand& next = yieldOf(*op.regions[0])->operands[index];
@@ -358,7 +363,8 @@ void FormsBuilder::visitFor(const Op& op, int scope) {
   visitCarried(op, inner, count, step.isConstant() && step.constant != 0);
 }
 
-/// Visits the body between the carried values, which it uses, and the results, which it yields.
+/// Defines the carried values, visits the body, which uses them, then defines the loop's results from what the body
+/// yields.
 void FormsBuilder::visitCarried(const Op& op, int inner, const Affine& count, bool counted) {
   const auto& bindings = iterArgs(op);
   int before = f_.symbols();
@@ -409,7 +415,8 @@ int Forms::scopeOf(const Value& value) const {
 }
 
 bool Forms::isWithin(int scope, int other) const {
-  while (scope > other) scope = this->scope(scope).parent;  // a scope is made after those around it
+  while (scope > other)
+    scope = this->scope(scope).parent;  // a scope has a larger number than those around it
   return scope == other;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The form of each op's result.
+// The form of the result of each op: affine where the op is, else a symbol with the facts that its operands imply.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace tg::indexing {
 namespace {
 
-// A ballot has one bit for each lane of a subgroup, in four words.
+// A ballot has one bit for each lane of a subgroup, in four 32-bit words.
 constexpr int64_t kMaxSubgroup = 128;
 
 std::string pointerKey(const void* pointer) { return fmt::format("{}", pointer); }
@@ -25,7 +25,7 @@ void FormsBuilder::define(const Op& op, int scope) {
   }
 }
 
-/// Equal loads from a buffer that nobody writes are one symbol.
+/// Equal loads from a read-only buffer share one symbol.
 Affine FormsBuilder::loaded(const Op& op) {
   const Operand& element = op.operands[0];
   bool constant = element.value->type.mode == BufMode::in;
@@ -82,7 +82,7 @@ Affine FormsBuilder::value(const Op& op, int scope) {
     break;
   default:
     if (op.info().has(table::pure)) break;
-    return opaque(result, inputsOf(op), true);  // of memory, or of what other invocations hold
+    return opaque(result, inputsOf(op), true);  // it depends on memory, or on other invocations
   }
   return isInteger(result.type) ? integer(op, scope) : opaque(result, inputsOf(op), false);
 }
@@ -130,8 +130,8 @@ Affine FormsBuilder::integer(const Op& op, int scope) {
   return derived(op.code, dtype, std::move(operands), {});
 }
 
-/// A select is one of its operands, each where the condition holds or does not: `select(i < n, n - i, 0)` is
-/// at most n, though n - i wraps where i is larger.
+/// A select takes each operand only where the condition holds or fails, and this bounds it: `select(i < n, n - i, 0)`
+/// is at most n, though n - i wraps where i is larger.
 Affine FormsBuilder::selected(const Op& op, int scope) {
   const Operand& cond = op.operands[0];
   DType dtype = op.result()->type.dtype;
@@ -143,13 +143,13 @@ Affine FormsBuilder::selected(const Op& op, int scope) {
   Side yes{a, newScope(scope)}, no{b, newScope(scope)};
   condition(yes.scope, cond, true);
   condition(no.scope, cond, false);
-  // `select(2 < i, (i - 3) / 3 + 1, 0)` where i is at most 1 is 0, though i - 3 wraps.
+  // Where i is at most 1, `select(2 < i, (i - 3) / 3 + 1, 0)` is 0, though i - 3 wraps.
   if (!mayHold(yes.scope, scope)) yes = no;
   if (!mayHold(no.scope, scope)) no = yes;
   Interval range = either(yes, no, dtype), open = either(yes, no, dtype, true);
   if (range.lo > wholeRange(dtype).lo) addConsequence(scope, made, made - Affine::of(range.lo));
   if (open.hi < Bounds::kUnknown) addConsequence(scope, made, Affine::of(range.hi) - made);
-  // Where one operand bounds both, it bounds the result: `select(i < n, i, n - 1)` is at most n - 1.
+  // If one operand bounds both, it bounds the result: `select(i < n, i, n - 1)` is at most n - 1.
   auto exactA = bounds_.exact(a, dtype, scope), exactB = bounds_.exact(b, dtype, scope);
   for (const auto& bound : {exactA, exactB}) {
     if (!bound || bound->isConstant()) continue;
@@ -163,20 +163,20 @@ Affine FormsBuilder::selected(const Op& op, int scope) {
   return made;
 }
 
-/// Whether the facts that a scope adds to the one around may hold there.
+/// Whether the facts of `scope` are consistent with those of the scope around it.
 bool FormsBuilder::mayHold(int scope, int around) const {
   return std::ranges::none_of(f_.scope(scope).facts,
                               [&](const Affine& fact) { return bounds_.upper(fact, around) < 0; });
 }
 
-/// What holds one of two values.
+/// The smallest interval that contains both values.
 Interval FormsBuilder::either(const Side& a, const Side& b, DType dtype, bool open) const {
   Interval ofA = bounds_.value(a.form, dtype, a.scope, open),
            ofB = bounds_.value(b.form, dtype, b.scope, open);
   return {std::min(ofA.lo, ofB.lo), std::max(ofA.hi, ofB.hi)};
 }
 
-/// div, mod, shr, and: quotients by constants where the operands allow it.
+/// div, mod, shr, and: by a constant as quotient or remainder where the operands allow it.
 Affine FormsBuilder::divided(const Op& op, const Affine& a, const Affine& b, int scope) {
   int64_t by = b.isConstant() ? b.constant : a.constant;
   const Affine& other = b.isConstant() ? a : b;
@@ -190,8 +190,9 @@ Affine FormsBuilder::divided(const Op& op, const Affine& a, const Affine& b, int
   return derived(op.code, op.result()->type.dtype, {a, b}, {});
 }
 
-/// a = divisor·q + r with 0 <= r < divisor: q or r. Terms that the divisor divides leave the quotient, if
-/// what stays is the remainder; else the quotient is a symbol and the remainder a - divisor·q.
+/// Gives q or r of a = divisor·q + r with 0 <= r < divisor. Splits a into the terms that the divisor divides and the
+/// rest. If the rest lies in [0, divisor), it is r and the other terms, divided, are q: (16·x + y) / 16 with y < 16
+/// is x. Else q is a new symbol with the two facts of a division, and r is a - divisor·q.
 Affine FormsBuilder::quotient(const Op& op, const Affine& a, int64_t divisor, bool remainder, int scope) {
   DType dtype = op.result()->type.dtype;
   auto exact = bounds_.exact(a, dtype, scope);
@@ -215,7 +216,8 @@ Affine FormsBuilder::quotient(const Op& op, const Affine& a, int64_t divisor, bo
   return remainder ? wrapped(sum(*exact, q, -divisor)) : q;
 }
 
-/// min, max, mod, sub_sat: a symbol that its operands bound.
+/// min, max, mod, sub_sat: one operand where it is always the result, else a new symbol with bounds from the
+/// operands.
 Affine FormsBuilder::bounded(const Op& op, const Affine& a, const Affine& b, int scope) {
   DType dtype = op.result()->type.dtype;
   auto exactA = bounds_.exact(a, dtype, scope), exactB = bounds_.exact(b, dtype, scope);

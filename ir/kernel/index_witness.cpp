@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks for two executions of stores that certainly touch one element, among a few corners of the launch.
+// Searches a pair of executions of stores that certainly write the same element, among a few corner points of the
+// launch: the first, middle and last values of invocation ids and iterations.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -14,10 +15,11 @@ namespace {
 
 constexpr size_t kMaxWitnessPoints = 4096;
 
-/// The values of invocation and iteration symbols at one execution.
+/// The values of the id and iteration symbols in one execution.
 using Point = std::map<int, int64_t>;
 
 class Witness {
+  /// Evaluates the index of each store at each point. Equal elements at two points are a witness.
  public:
   Witness(const Forms& forms, const Bounds& bounds, const std::vector<const Op*>& stores)
       : forms_(forms), bounds_(bounds), stores_(stores), uniform_(forms, bounds, stores) {}
@@ -34,7 +36,7 @@ class Witness {
   const Forms& forms_;
   const Bounds& bounds_;
   const std::vector<const Op*>& stores_;
-  const Decoder uniform_;  ///< knows what is the same in the whole dispatch
+  const Decoder uniform_;  ///< knows the symbols that are uniform over the dispatch
 };
 
 std::optional<int64_t> Witness::evaluate(int symbol, const Point& point) const {
@@ -44,13 +46,13 @@ std::optional<int64_t> Witness::evaluate(int symbol, const Point& point) const {
   auto a = at(it.operands[0], point), b = at(it.operands[1], point);
   if (!a || !b || !a->isConstant() || !b->isConstant()) return {};
   const uint32_t words[] = {static_cast<uint32_t>(a->constant), static_cast<uint32_t>(b->constant)};
-  if (it.code == Opcode::k_select) return {};  // its condition is none of the operands
+  if (it.code == Opcode::k_select) return {};  // its condition is not among the operands
   const auto word = kernelWord(it.code, it.dtype, it.dtype, words);
   if (!word) return {};
   return it.dtype == DType::i32 ? int64_t{static_cast<int32_t>(*word)} : int64_t{*word};
 }
 
-/// The form with all symbols that the point settles replaced; nullopt where 64 bits do not hold it.
+/// The form with the values of all symbols that the point determines put in; nullopt where 64 bits do not hold it.
 std::optional<Affine> Witness::at(const Affine& form, const Point& point) const {
   constexpr Wide kMost = Wide{1} << 60;
   Affine out;
@@ -66,7 +68,7 @@ std::optional<Affine> Witness::at(const Affine& form, const Point& point) const 
   return out;
 }
 
-/// Whether the point is an execution: all conditions around hold, whatever is left open.
+/// Whether the store is executed at the point: all conditions around it hold for every value of the other symbols.
 bool Witness::happens(const Op& store, const Point& point) const {
   for (int scope = forms_.scopeOf(store); scope >= 0; scope = forms_.scope(scope).parent)
     for (const Affine& fact : forms_.scope(scope).facts) {
@@ -76,7 +78,7 @@ bool Witness::happens(const Op& store, const Point& point) const {
   return true;
 }
 
-/// Text that names the element; nullopt if it is not sure to exist, or depends on the data.
+/// A text that identifies the element; nullopt if the index may be out of range, or depends on data.
 std::optional<std::string> Witness::element(const Op& store, const Point& point) const {
   const Operand& element = *elementOf(store);
   std::string text;
