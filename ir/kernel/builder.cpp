@@ -83,7 +83,7 @@ size_t KernelBuilder::OpKeyHash::operator()(const OpKey& key) const {
   return static_cast<size_t>(hash);
 }
 
-/// What a literal of an element type is as a word, and a word as a literal.
+/// The 32-bit pattern of a literal, and the literal of a pattern.
 static uint32_t wordOf(const KV& literal) {
   if (isFloat(literal.type.dtype)) return std::bit_cast<uint32_t>(static_cast<float>(literal.number));
   return static_cast<uint32_t>(static_cast<int64_t>(literal.number));
@@ -95,9 +95,9 @@ static KV literalOf(uint32_t word, DType dtype) {
   return KernelBuilder::literal(dtype, number);
 }
 
-/// Whether the builder computes an op on literals: the arithmetic of indices and random words, and
-/// comparisons and tests, which as text would say nothing of their operands' type. The rest is left to
-/// constant folding.
+/// Whether the builder folds an op on literals: the arithmetic of indices and random words, and comparisons and
+/// tests, which printed on literals alone would not show the type of their operands. All else is left to constant
+/// folding.
 static bool foldsLiterals(Opcode code, DType dtype) {
   if (semantics(code).givesCondition()) return true;
   const bool plain = code == Opcode::k_add || code == Opcode::k_sub || code == Opcode::k_mul ||
@@ -105,7 +105,7 @@ static bool foldsLiterals(Opcode code, DType dtype) {
   return plain && !isFloat(dtype) && dtype != DType::i1;
 }
 
-/// Identities that hold for every value of the type, and ops on literals alone.
+/// Identities that hold for every value of the type, and ops on literals alone. True if `out` was set.
 static bool fold(Opcode code, std::span<const KV> in, DType dtype, KV& out) {
   const bool integer = !isFloat(dtype);
   if (in.size() == 2) {
@@ -133,7 +133,7 @@ static bool fold(Opcode code, std::span<const KV> in, DType dtype, KV& out) {
   return word.has_value();
 }
 
-/// Whether an op has as many operands as its row, all of one element type but for a select's condition.
+/// Whether an op has as many operands as its row, all of one element type except a select's condition.
 static bool suits(Opcode code, std::span<const KV> operands) {
   const size_t first = code == Opcode::k_select;
   return operands.size() == static_cast<size_t>(info(code).slots.size()) &&
@@ -199,7 +199,7 @@ KV KernelBuilder::vec(const std::vector<KV>& lanes) {
   DType dtype = lanes[0].type.dtype;
   int level = 0;
   for (const KV& lane : lanes) level = std::max(level, lane.level);
-  // Of one lane a vec is a splat, whose width the key must tell.
+  // A vec of one operand is a splat, so that the key must contain the width.
   OpKey key(Opcode::k_vec, static_cast<int>(lanes.size()) << 8 | static_cast<int>(dtype));
   key.add(lanes);
   return once(level, key, [&] {
@@ -280,7 +280,7 @@ std::vector<KV> KernelBuilder::loop(int level, const KV& from, const KV& to, con
   return results;
 }
 
-/// A length about `block`, from half of it to twice, that divides the count; else `block`.
+/// A length that divides the count, from half of `block` to twice it, close to `block`; else `block`.
 static int64_t blockLength(int64_t count, int64_t block) {
   for (int64_t factor = 0; factor < block / 2; ++factor)
     for (int64_t length : {block - factor, block + 2 * factor})

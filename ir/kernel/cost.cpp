@@ -16,31 +16,31 @@ namespace tg {
 
 namespace {
 
-// Workgroups followed along an axis when one, two or three axes have several.
+// Workgroups that are followed along an axis when one, two or three axes have more than one.
 constexpr int64_t kFollowed[] = {48, 7, 4};
-// A loop around branches that depend on it is followed trip by trip up to here.
+// A loop whose branches depend on it is followed trip by trip up to this many trips.
 constexpr int64_t kMostTrips = 1 << 16;
-// An f32 touches two of an exact sum's words and a carry.
+// Adding an f32 touches two of an exact sum's words and a carry word.
 constexpr double kExactBytes = 12;
 
 bool isFloat(const Type& type) { return tg::isFloat(type.dtype); }
 
 using Known = std::optional<uint32_t>;
 
-/// One axis of the grid: the workgroups followed, and how many each stands for.
+/// The workgroups to follow along one axis of the grid, each with the number of workgroups that it stands for.
 std::vector<std::pair<int64_t, double>> followed(int64_t count, int64_t most) {
   std::vector<std::pair<int64_t, double>> out;
   if (count <= most) {
     for (int64_t i = 0; i < count; ++i) out.emplace_back(i, 1);
     return out;
   }
-  // The ends stand for themselves; those between are spread evenly.
+  // The first and last stand for themselves; the others are spread evenly between them.
   int64_t inner = most - 2;
   out.emplace_back(0, 1);
   for (int64_t i = 0; i < inner; ++i) {
     int64_t at = (count - 3) * i / (inner - 1);
     if (2 * i > inner - 1) at = count - 3 - (count - 3) * (inner - 1 - i) / (inner - 1);
-    // Whole numbers, so that equal costs sum without rounding.
+    // Whole numbers, so that equal costs add up without rounding.
     int64_t stands = (count - 2) * (i + 1) / inner - (count - 2) * i / inner;
     out.emplace_back(1 + at, static_cast<double>(stands));
   }
@@ -50,6 +50,8 @@ std::vector<std::pair<int64_t, double>> followed(int64_t count, int64_t most) {
 
 class Counter {
  public:
+  /// Runs the integers that control flow depends on, for each invocation that is followed, and counts how often each
+  /// block runs (`follow`). In the end `charge` multiplies these counts with the costs of the blocks' ops.
   Counter(const Item& kernel, const std::array<int64_t, 3>& grid, int64_t subgroup)
       : kernel_(kernel), grid_(grid), subgroup_(subgroup) {
     for (size_t i = 0; i < kernel.body.args.size(); ++i) paramOf_[kernel.body.args[i].get()] = i;
@@ -59,7 +61,7 @@ class Counter {
   KernelCost run();
 
  private:
-  /// Lanes that an invocation has of a value; of a matrix, its share of the elements.
+  /// The lanes of a value that one invocation holds; for a matrix, its share of the elements.
   double held(const Type& type) const {
     if (!type.isCoopmat()) return type.lanes;
     return static_cast<double>(type.elements()) / static_cast<double>(subgroup_);
@@ -89,17 +91,17 @@ class Counter {
   const std::array<int64_t, 3>& grid_;
   int64_t subgroup_, group_ = 1;
   std::unordered_map<const Value*, size_t> paramOf_;
-  std::unordered_set<const Value*> needed_;  ///< values that branches and loops depend on
+  std::unordered_set<const Value*> needed_;  ///< values that branches and loop bounds depend on
   std::unordered_map<const Value*, uint32_t> values_;
   std::unordered_map<const Block*, double> times_;
   std::unordered_map<const Op*, bool> depends_;
-  std::vector<const Block*> blocks_;  ///< in text order, so that sums are the same in every run
+  std::vector<const Block*> blocks_;  ///< in text order, so that sums are rounded the same way in every run
   std::array<int64_t, 3> local_{}, at_{};
   bool usesLocal_ = false, usesGroup_ = false;
   KernelCost cost_;
 };
 
-/// Marks what an integer or boolean is computed from.
+/// Marks all integers and booleans that an operand is computed from.
 void Counter::need(const Operand& operand) {
   for (const Operand& item : operand.items)
     if (operand.kind == Operand::Kind::keyword || operand.kind == Operand::Kind::binding) need(item);
@@ -120,7 +122,7 @@ void Counter::need(const Operand& operand) {
       }
     return;
   }
-  if (isFloat(value->type) || elementOf(op)) return;  // of data
+  if (isFloat(value->type) || elementOf(op)) return;  // depends on data, which is not followed
   for (const Operand& each : op.operands) need(each);
 }
 
@@ -158,8 +160,8 @@ bool Counter::reaches(const Operand& operand, const std::unordered_set<const Val
   return found;
 }
 
-/// Whether a carried integer counts for control, or branches and loops inside a loop's body may differ from
-/// trip to trip.
+/// Whether the trips of a loop must be followed one by one: a carried integer is needed for control flow, or branches
+/// or loops in the body depend on the loop's index or carried values.
 bool Counter::dependsOn(const Op& loop) {
   auto known = depends_.find(&loop);
   if (known != depends_.end()) return known->second;
@@ -187,7 +189,7 @@ Known Counter::value(const Operand& operand) const {
   return found == values_.end() ? Known{} : Known{found->second};
 }
 
-/// What an op computes from integers that are all known.
+/// The result of an op on integers, if all of them are known.
 Known Counter::computed(const Op& op) const {
   std::vector<uint32_t> words;
   for (const Operand& operand : op.operands) {
@@ -227,7 +229,7 @@ void Counter::evaluate(const Op& op) {
     values_.erase(op.result());
 }
 
-/// The results of an `if` or a loop are what the body that ran last yields.
+/// Gives the results of an `if` or a loop the values that the body that ran last yields.
 void Counter::passOn(const Op& op, const Block& body) {
   const Op* yield = yieldOf(body);
   for (size_t i = 0; yield && i < op.results.size(); ++i) {
@@ -309,7 +311,7 @@ void Counter::charge(const Op& op, double times) {
   if (reduces && isFloat(op.result()->type))
     cost_.flops +=
         times * op.result()->type.lanes * static_cast<double>(group_ - 1) / static_cast<double>(group_);
-  if (op.code == Opcode::k_coopmat_mma)  // the invocations of a subgroup share it
+  if (op.code == Opcode::k_coopmat_mma)  // one product for the whole subgroup
     cost_.flops += times * 2 * static_cast<double>(op.in(0)->type.shape[1]) * held(op.result()->type);
   const Operand* element = elementOf(op);
   if (!element) return;
@@ -323,7 +325,7 @@ void Counter::charge(const Op& op, double times) {
   bool exactWhole = op.code == Opcode::k_exact_load || op.code == Opcode::k_exact_store;
   double bytes = exact ? kExactBytes : static_cast<double>(byteSize(type.dtype) * type.lanes);
   if (exactWhole) bytes *= kExactWords;
-  // The subgroup's invocations share a matrix.
+  // The invocations of a subgroup share a matrix.
   const bool matrixStore = op.code == Opcode::k_coopmat_store,
              matrixLoad = op.code == Opcode::k_coopmat_load || op.code == Opcode::k_coopmat_repeat;
   if (matrixStore || matrixLoad) {

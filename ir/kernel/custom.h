@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How tg.custom binds tensors to the parameters of a kernel; what inference, the plan and every executor
-// share.
+// How tg.custom binds tensors to the parameters of a kernel. Shared by inference, the plan and every executor.
 #pragma once
 
 #include <optional>
@@ -11,32 +10,33 @@
 
 namespace tg {
 
-/// Which input and which result of a tg.custom one parameter of its kernel stands for; -1 for none. An
-/// inout parameter has both.
+/// The input and the result of a tg.custom that one parameter of its kernel is bound to; -1 for none. An inout
+/// parameter has both.
 struct CustomParam {
-  int input = -1;   ///< operand `input + 1` of the op: the first names the kernel
+  int input = -1;   ///< operand `input + 1` of the op: operand 0 names the kernel
   int result = -1;  ///< index into Op::results
 };
 
-/// One entry for each parameter: in and inout take the inputs in order; out, inout, accum and tape the
-/// results.
+/// One entry for each parameter. in and inout take the inputs in order; out, inout, accum and tape take the results
+/// in order.
 std::vector<CustomParam> customParams(const Item& kernel);
 
-/// The extents a tensor gives a buffer, in elements of the buffer: the tensor's own, the last one divided by
-/// the lanes of a vector; a rank-0 tensor is one element on one axis. Nothing when rank or a static extent
-/// differs, or the lanes do not divide. Element types are not looked at.
+/// The extents of a buffer bound to a tensor, in elements of the buffer: the tensor's own, with the last one divided
+/// by the lanes of a vector; a rank-0 tensor is one element on one axis. Nothing if the rank or a static extent
+/// differs, or if the lanes do not divide the last extent. Does not compare element types.
 std::optional<Shape> boundShape(const Type& tensor, const Type& buffer);
 
-/// The extents of all parameters of the kernel for a tg.custom whose types fit, as specialize wants them.
+/// The extents of all parameters of the kernel, as specialize takes them. The types of the tg.custom must fit.
 std::vector<Shape> boundShapes(const Op& custom, const Item& kernel);
 
-/// The kernel a tg.custom names, or null.
+/// The kernel that a tg.custom names, or null.
 const Item* customKernel(const Op& custom, const Module& module);
 
-/// The tg.custom of a tg.fused that holds one, or null. Around it are nothing but reshapes of its inputs.
+/// The tg.custom in a tg.fused that contains one, or null. The only other ops in the region are reshapes of its
+/// inputs.
 const Op* customOf(const Op& fused);
 
-/// The binding of such a tg.fused that input `input` of its tg.custom reads, through reshapes.
+/// The binding of such a tg.fused that input `input` of its tg.custom reads, possibly through reshapes.
 int customBinding(const Op& fused, const Op& custom, int input);
 
 }  // namespace tg

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The buffer element that a kernel op loads, stores, adds to or exchanges.
+// The buffer element that a kernel op accesses.
 #pragma once
 
 #include <algorithm>
@@ -8,14 +8,14 @@
 
 namespace tg {
 
-/// The operand `%b[…]` of an op, of which no op has two, or null.
+/// The operand `%b[…]` of an op, or null. No op has two.
 inline const Operand* elementOf(const Op& op) {
   for (const Operand& operand : op.operands)
     if (operand.kind == Operand::Kind::element) return &operand;
   return nullptr;
 }
 
-/// Whether an op, or one in its bodies, has an element of this buffer.
+/// Whether an op, or an op in its bodies, accesses an element of this buffer.
 inline bool touches(const Op& op, const Value* buffer) {
   if (const Operand* element = elementOf(op); element && element->value == buffer) return true;
   return std::any_of(op.regions.begin(), op.regions.end(), [&](const auto& region) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of f32 without rounding: fixed point over the whole range of the type. The same words come out in
-// whatever order terms are added, so sums made by many invocations are deterministic.
+// Sums of f32 without rounding: fixed point over the whole range of the type. The words of the sum do not depend on
+// the order of the terms, so that sums made by many invocations are deterministic.
 //
-// A sum is 11 words. Ten of 32 bits, least first, hold a two's complement number of 320 bits whose lowest
-// bit stands for 2^-149, the smallest f32. The largest f32 ends at bit 276, so that 2^42 terms of any size
-// cannot overflow. The last word holds flags for what fixed point has not: 1 NaN, 2 +inf, 4 -inf.
+// A sum is 11 words. Ten of 32 bits, least significant first, hold a two's complement number of 320 bits whose lowest
+// bit stands for 2^-149, the smallest f32. The largest f32 ends at bit 276, so that 2^42 terms of any size cannot
+// overflow. The last word holds flags for the values that fixed point lacks: 1 NaN, 2 +inf, 4 -inf.
 #pragma once
 
 #include <bit>
@@ -13,11 +13,11 @@
 namespace tg::exact_sum {
 
 constexpr int kDigits = 10;      ///< words of the number
-constexpr int kFlags = kDigits;  ///< the place of the flags
+constexpr int kFlags = kDigits;  ///< the index of the word of flags
 constexpr int kWords = kDigits + 1;
 constexpr uint32_t kNan = 1, kPlusInf = 2, kMinusInf = 4;
 
-/// An f32 as a term: ±(low + high·2^32) at word `word`, or flags. `high` has at most 23 bits.
+/// An f32 as a term: ±(low + high·2^32) added at word `word`, or flags. `high` has at most 23 bits.
 struct Term {
   uint32_t flags = 0;
   int word = 0;
@@ -42,9 +42,9 @@ constexpr Term termOf(float value) {
   return term;
 }
 
-/// Adds a value. `fetchAdd(word, amount)` adds to one word, wrapping, and returns what was there before;
-/// `fetchOr(word, bits)` sets bits. Both may be atomic: each word's carry is known from what its own
-/// addition returned, so that sums from several sides add up, whatever their order.
+/// Adds a value. `fetchAdd(word, amount)` adds to one word, wrapping, and returns the word's previous value;
+/// `fetchOr(word, bits)` sets bits. Both may be atomic: each carry follows from what the addition to that word
+/// returned, so that concurrent additions give the right sum in any order.
 template <class FetchAdd, class FetchOr>
 constexpr void add(float value, FetchAdd fetchAdd, FetchOr fetchOr) {
   Term term = termOf(value);
@@ -59,12 +59,12 @@ constexpr void add(float value, FetchAdd fetchAdd, FetchOr fetchOr) {
       carry = fetchAdd(at, 0u - amount) < amount;
     else if (amount)
       carry = fetchAdd(at, amount) > UINT32_MAX - amount;
-    amount = next + carry;  // no overflow: `next` is short
+    amount = next + carry;  // no overflow: `next` has at most 23 bits
     next = 0;
   }
 }
 
-/// Adds a value to words nobody else touches.
+/// Adds a value to words that nobody else accesses.
 constexpr void add(uint32_t* words, float value) {
   add(
       value,
@@ -76,14 +76,13 @@ constexpr void add(uint32_t* words, float value) {
       [&](int at, uint32_t bits) { words[at] |= bits; });
 }
 
-/// Makes the sum equal to a value. -0 becomes 0.
+/// Sets the sum to a value. -0 becomes 0.
 constexpr void store(uint32_t* words, float value) {
   for (int at = 0; at < kWords; ++at) words[at] = 0;
   add(words, value);
 }
 
-/// The f32 nearest to the sum, the even one at a tie; inf beyond the range. NaN where a NaN or both
-/// infinities were added.
+/// The f32 nearest to the sum, ties to even; inf beyond the range. NaN if a NaN or both infinities were added.
 constexpr float load(const uint32_t* words) {
   constexpr uint32_t kInfBits = 0x7f800000, kNanBits = 0x7fc00000;
   uint32_t flags = words[kFlags] & (kNan | kPlusInf | kMinusInf);
@@ -102,9 +101,9 @@ constexpr float load(const uint32_t* words) {
   }
   if (top < 0) return 0;
   int highest = 32 * top + 31 - std::countl_zero(size[top]);
-  if (highest < 24) return std::bit_cast<float>(sign | size[0]);  // the lowest bits are an f32's own
+  if (highest < 24) return std::bit_cast<float>(sign | size[0]);  // at most 24 bits: they are the f32's own
   if (highest > 276) return std::bit_cast<float>(sign | kInfBits);
-  int half = highest - 24, word = half / 32, offset = half % 32;  // the first bit that is rounded off
+  int half = highest - 24, word = half / 32, offset = half % 32;  // the highest bit that is rounded off
   uint64_t wide = size[word] | uint64_t(word + 1 < kDigits ? size[word + 1] : 0) << 32;
   uint32_t digits = static_cast<uint32_t>(wide >> offset) & 0x1ffffff;
   bool rest = size[word] & ((1u << offset) - 1);

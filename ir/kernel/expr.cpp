@@ -9,7 +9,7 @@
 
 namespace tg {
 
-/// The kernel op with the same function as `scalar`.
+/// The kernel op that computes the scalar function.
 static Opcode kernelOpOf(Scalar scalar) {
   static const std::unordered_map<Scalar, Opcode> kOps = [] {
     std::unordered_map<Scalar, Opcode> out{// whose rows are of integers too
@@ -38,7 +38,7 @@ KV lowerScalar(KernelBuilder& kernel, Scalar scalar, const std::vector<KV>& oper
   return scalarLower<KExpr>(scalar, exprs).v;
 }
 
-/// e^p for p <= 0, by e^p = 2^k·e^r with |r| <= ln2/2 and a Taylor polynomial.
+/// e^p for p <= 0, as 2^k·e^r with |r| <= ln2/2 and a Taylor polynomial for e^r.
 static KExpr expNegative(const KExpr& p) {
   constexpr double kLn2 = 0.693147180559945309417;
   const double high = 0.693359375;  // 355/512: k·high is exact
@@ -54,8 +54,8 @@ static KExpr expNegative(const KExpr& p) {
 }
 
 KV lowerOneMinusPow(KernelBuilder& kernel, const KV& count, double base) {
-  // ln base in two parts, the first of 12 bits, so that t·high is exact for the t that matter and
-  // the second repairs the rest: 1 - base^t has no digits to lose when base is near 1.
+  // ln base in two parts. The first has 12 bits, so that t·high is exact for the t that matter; the second corrects
+  // it. 1 - base^t has no digits to lose when base is near 1.
   double ln = std::log(base);
   int exponent = 0;
   double mantissa = std::frexp(ln, &exponent);

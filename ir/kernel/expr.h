@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel values with operators, so that the scalar table's kernel column can be written once.
+// Kernel values with operators, so that the scalar table's kernel column is written once as C++ expressions.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace tg {
 
-/// A kernel value and the builder its operations go to; empty when `kernel` is null.
+/// A kernel value and the builder that its operations are added to; empty when `kernel` is null.
 struct KExpr {
   KernelBuilder* kernel = nullptr;
   KV v;
@@ -92,11 +92,11 @@ KExpr select(const KExpr& cond, const A& a, const B& b) {
   return {cond.kernel, cond.kernel->select(cond.v, kexpr::lift(like, a), kexpr::lift(like, b))};
 }
 
-/// The kernel op that computes a scalar function by itself.
+/// A call of the kernel op that computes a scalar function.
 KExpr builtinScalar(Scalar scalar, std::span<const KExpr> operands);
-/// The kernel form of a scalar function, by the table.
+/// The kernel form of a scalar function, from the scalar table.
 KV lowerScalar(KernelBuilder& kernel, Scalar scalar, const std::vector<KV>& operands);
-/// 1 - base^t for a whole number t, as -expm1(t·ln base), good to about an ulp for every t.
+/// 1 - base^t for a whole number t, as -expm1(t·ln base), accurate to about an ulp for every t.
 KV lowerOneMinusPow(KernelBuilder& kernel, const KV& t, double base);
 
 }  // namespace tg

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Type inference of the kernel dialect: one case for each row of ir/kernel/ops.def.
+// Type inference of the kernel dialect: one case for each row of ir/kernel/ops.def. The ops on memory, control flow
+// and matrices are in infer_memory.cpp, infer_control.cpp and infer_coopmat.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,7 +58,7 @@ Result<Type> plainOperand(const Op& op, int index) {
 
 namespace {
 
-/// The common type of two lane-wise operands, a scalar being repeated beside a vector.
+/// The common type of two lane-wise operands; a scalar beside a vector is repeated.
 Result<Type> common(const Op& op, const Type& a, const Type& b) {
   if (a.dtype != b.dtype)
     return violation(op, "c1", fmt::format("the element types differ: {} and {}", a.str(), b.str()));
@@ -66,7 +67,7 @@ Result<Type> common(const Op& op, const Type& a, const Type& b) {
   return a.lanes >= b.lanes ? a : b;
 }
 
-/// A literal repeated to a declared vector, when nothing but literals stands in the op.
+/// The declared vector type if all operands are literals, which are then repeated; else `type`.
 Type widened(const Op& op, Type type) {
   for (const Operand& operand : op.operands)
     if (!operand.isLiteral()) return type;
@@ -83,7 +84,8 @@ Result<Types> laneWise(const Op& op, int first = 0) {
   return Types{first == 0 ? widened(op, type) : type};
 }
 
-/// A lane-wise op of the table. Of literals alone, one that gives another type would not say what it is of.
+/// A lane-wise op of the table. An op on literals alone whose result has another element type is an error: its text
+/// would not say the type of the operands.
 Result<Types> arithmetic(const Op& op) {
   if (takesMatrices(op)) return coopmatLanes(op);
   const KernelSemantics& row = semantics(op.code);
@@ -230,13 +232,16 @@ Type literalType(const Op& op) {
       op.code == Opcode::k_coopmat_splat || op.code == Opcode::k_coopmat_any_above)
     return Type::scalar(DType::f32);
   if (op.numOperands() >= 2 && op.operands.back().kind == Operand::Kind::element && op.operands.back().value)
-    return Type::scalar(elementType(op.operands.back().value->type).dtype);  // what is stored or added
+    return Type::scalar(
+        elementType(op.operands.back().value->type).dtype);  // the value that is stored or added
   if (op.code == Opcode::k_yield || op.code == Opcode::k_cast || op.code == Opcode::k_bitcast ||
       op.code == Opcode::k_call)
     return {};
   if (op.code == Opcode::k_if || op.code == Opcode::k_subgroup_ballot) return Type::scalar(DType::i1);
   size_t first = op.code == Opcode::k_select ? 1 : 0, end = op.operands.size();
-  if (op.code == Opcode::k_subgroup_shuffle) end = std::min<size_t>(end, 1);  // the lane is of another type
+  if (op.code == Opcode::k_subgroup_shuffle)
+    end = std::min<size_t>(end, 1);  // the second operand, the lane, is of
+                                     // another type
   for (size_t index = first; index < end; ++index)
     if (op.operands[index].kind == Operand::Kind::value)
       return Type::scalar(op.operands[index].value->type.dtype);

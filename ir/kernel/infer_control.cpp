@@ -8,7 +8,7 @@
 namespace tg::kernel_inference {
 namespace {
 
-/// Checks a body's yield against the types it must give.
+/// Checks the types that a body yields.
 Result<void> checkYield(const Op& op, const Block& body, const Types& types, std::string_view label) {
   const Op* yield = yieldOf(body);
   size_t given = yield ? yield->operands.size() : 0;
@@ -89,7 +89,7 @@ Result<Types> loop(const Op& op) {
   return types;
 }
 
-/// Which func is called is known only with the module (verifyCalls); here the results stand as declared.
+/// The called func is known only with the module (verifyCalls); here the results are as declared.
 Result<Types> call(const Op& op) {
   Types types;
   for (const auto& result : op.results) types.push_back(result->type);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inference of the ops on matrices that a subgroup holds. That its invocations arrive together, the verifier
-// of kernels checks.
+// Inference of the ops on cooperative matrices. The kernel verifier checks that all invocations of a subgroup reach
+// them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace tg::kernel_inference {
 namespace {
 
-/// The matrix that stands as operand `index`, or none.
+/// The matrix type of operand `index`; Kind none if the operand is no matrix.
 Type matrixOperand(const Op& op, int index) {
   bool given = index < op.numOperands() && op.operands[index].kind == Operand::Kind::value &&
                op.operands[index].value && op.operands[index].value->type.isCoopmat();
@@ -38,7 +38,7 @@ Result<Type> declaredAccumulator(const Op& op, std::string_view label) {
   return type;
 }
 
-/// The operand `%b[…]` of a buffer of this rank. Its indices are u32.
+/// The operand `%b[…]`, which must be of a buffer of this rank with u32 indices.
 Result<const Operand*> placeOf(const Op& op, const Operand* element, int rank, const char* form) {
   if (!element || element->kind != Operand::Kind::element || !element->value->type.isBuffer() ||
       element->value->type.rank() != rank || element->items.size() != static_cast<size_t>(rank))
@@ -50,7 +50,7 @@ Result<const Operand*> placeOf(const Op& op, const Operand* element, int rank, c
   return element;
 }
 
-/// Checks that a matrix which starts at an element of a buffer fits what is around it, and the indices.
+/// Checks that a matrix that starts at an element of a buffer fits the buffer, and the element's indices.
 Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
   TG_TRY(const Operand* element,
          placeOf(op, op.operands.empty() ? nullptr : &op.operands.back(), 2, "row, column"));
@@ -59,11 +59,11 @@ Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
   const BufMode way = loads ? BufMode::in : BufMode::out;
   const bool inReach = buffer.mode == BufMode::shared || buffer.mode == BufMode::inout || buffer.mode == way;
   const bool words = isNarrow(matrix.dtype) && buffer.dtype == DType::u32;
-  // Shaders may hold a 16-bit parameter in more than one way, so matrices access it as words of u32.
+  // Shaders may represent a 16-bit parameter in several ways, so that matrices access it as words of u32.
   const bool same = buffer.dtype == matrix.dtype && (loads || buffer.lanes == 1) &&
                     (buffer.mode == BufMode::shared || !isNarrow(matrix.dtype));
   if (!inReach || (!same && !words)) {
-    // No buffer in shared memory has single elements of 16 bits, so that those are stored as words there, too.
+    // Shared buffers have no single 16-bit elements, so that such matrices are stored as u32 words there too.
     const std::string_view bound = isNarrow(matrix.dtype) ? "u32" : name(matrix.dtype);
     return violation(op, "c2",
                      fmt::format("%{} is {}, not shared memory of {} or {} of {}", element->value->name,
@@ -71,7 +71,7 @@ Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
                                  loads ? "an input" : "a result", bound));
   }
   const int64_t rows = matrix.shape[columnMajor ? 1 : 0], columns = matrix.shape[columnMajor ? 0 : 1];
-  const int64_t scalars = matrixScalars(buffer, matrix);  // of an element
+  const int64_t scalars = matrixScalars(buffer, matrix);  // scalars in one element
   if (buffer.shape[0] == Shape::kDynamic || buffer.shape[1] == Shape::kDynamic || buffer.shape[0] < rows ||
       buffer.shape[1] * scalars < columns || columns % scalars != 0)
     return violation(op, "c3",
@@ -139,7 +139,7 @@ Result<Types> coopmatRepeat(const Op& op) {
   return Types{type};
 }
 
-/// Accumulators of one shape side by side: the operands from `first` on.
+/// The type of the operands from `first` on, which must be accumulators of one shape.
 static Result<Type> accumulators(const Op& op, int first) {
   if (op.numOperands() <= first) return violation(op, "c1", "there is no matrix");
   const Type shape = matrixOperand(op, first);

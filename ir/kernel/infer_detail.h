@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the families of kernel inference share. Errors of an op carry a constraint's label.
+// What the files of kernel type inference share. Errors carry the label of the constraint that is violated.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace tg::kernel_inference {
 
 using Types = std::vector<Type>;
 
-/// An error of `op` under a constraint's label; a label is the row's id and the constraint's name.
+/// An error of `op` for a constraint of its row; the label is the row's id and the constraint's name.
 Error violation(const Op& op, std::string_view constraint, const std::string& why);
-/// The type of operand `index`, which must be a value or literal of its slot's class.
+/// The type of operand `index`, which must be a value or literal of the class that its slot names.
 Result<Type> plainOperand(const Op& op, int index);
 
 // Memory.
@@ -37,7 +37,7 @@ Result<Types> coopmatRepeat(const Op& op);
 Result<Types> coopmatRowReduce(const Op& op);
 Result<Types> coopmatAnyAbove(const Op& op);
 Result<Types> coopmatConvert(const Op& op);
-/// A lane-wise op of which an operand is a matrix.
+/// A lane-wise op with a matrix operand.
 Result<Types> coopmatLanes(const Op& op);
 bool takesMatrices(const Op& op);
 Result<Types> coopmatStore(const Op& op);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inference of the kernel ops on memory: modes of buffers, indices, the types of elements.
+// Inference of the kernel ops on memory: modes of buffers, indices, element types.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -17,8 +17,8 @@ bool mayExchange(BufMode mode) {
 }
 bool mayAdd(BufMode mode) { return mode == BufMode::accum || mayExchange(mode); }
 
-/// Checks the indices of an element, one for each of the first `rank` axes of a buffer that `modes` admits;
-/// `rangeLabel` is the constraint that a constant index outside its axis breaks.
+/// Checks the indices of an element: one for each of the first `rank` axes of a buffer whose mode passes `modes`.
+/// `rangeLabel` names the constraint that a constant index outside its axis violates.
 Result<void> indices(const Op& op, const Operand& place, int rank, bool (*modes)(BufMode),
                      std::string_view rangeLabel) {
   const Type& buffer = place.value->type;
@@ -57,7 +57,7 @@ Result<Type> element(const Op& op, int index, bool (*modes)(BufMode), std::strin
   return elementType(place.value->type);
 }
 
-/// A value of the element's type, or a literal, goes to the last operand.
+/// An op that writes operand `value`, of the element's type or a literal, to the element in the last operand.
 Result<Types> storing(const Op& op, bool (*modes)(BufMode), int value = 0) {
   TG_TRY(Type wanted, element(op, op.numOperands() - 1, modes, "c4"));
   TG_TRY(Type type, plainOperand(op, value));
@@ -67,7 +67,7 @@ Result<Types> storing(const Op& op, bool (*modes)(BufMode), int value = 0) {
   return Types{};
 }
 
-/// Atomics work on one 32-bit word; the old value is a result if the op names one.
+/// An atomic op, on one 32-bit word; it has the old value as a result if the op declares one.
 Result<Types> atomicAt(const Op& op, int value) {
   auto* modes = op.code == Opcode::k_atomic_add ? mayAdd : mayExchange;
   TG_TRY(Type wanted, element(op, op.numOperands() - 1, modes, "c4"));
@@ -78,7 +78,7 @@ Result<Types> atomicAt(const Op& op, int value) {
   return op.results.empty() ? Types{} : Types{wanted};
 }
 
-/// The place of an exact sum: an i32 buffer without its last axis, which has kExactWords words.
+/// Checks the place of an exact sum: an element of an i32 buffer without the last axis, which has kExactWords words.
 Result<void> exactElement(const Op& op, int index, bool (*modes)(BufMode), std::string_view rangeLabel) {
   bool given = index < op.numOperands() && op.operands[index].kind == Operand::Kind::element &&
                op.operands[index].value->type.isBuffer();

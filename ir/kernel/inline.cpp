@@ -12,7 +12,7 @@
 namespace tg {
 namespace {
 
-/// Removes the entries of a list whose places `gone` names.
+/// Removes the elements of a list for which `gone` is true; `gone` starts `shift` elements into the list.
 template <class List>
 void removeAt(List& list, const std::vector<bool>& gone, size_t shift = 0) {
   size_t next = 0;
@@ -23,8 +23,8 @@ void removeAt(List& list, const std::vector<bool>& gone, size_t shift = 0) {
   list.erase(rest, list.end());
 }
 
-/// Puts the bodies of funcs into the places of their calls. A copy may hold calls itself, which are next in
-/// the block then: funcs that call each other need no recursion.
+/// Replaces calls by the bodies of funcs. The copied body may contain calls itself; these are the next ops of the
+/// block, so that no recursion is needed however deeply funcs call each other.
 
 class Inliner {
  public:
@@ -48,10 +48,10 @@ class Inliner {
   const Module& module_;
   Builder build_;
   bool keepOwnVjp_;
-  std::unordered_set<const Op*> copies_;  ///< which still have the names of their funcs
+  std::unordered_set<const Op*> copies_;  ///< copied ops whose values still have the names from their func
 };
 
-/// Returns the first op that stands in the call's place.
+/// Replaces the call; returns the first op in its place.
 Op* Inliner::expand(Op& call, const Item& callee) {
   OpList& ops = *call.list();
   Op* before = call.previous();
@@ -76,7 +76,7 @@ Op* Inliner::expand(Op& call, const Item& callee) {
   return first ? first : after;
 }
 
-/// The value of a call's input.
+/// The input of a call as a value; a literal is built as one.
 Value* Inliner::input(Op& call, const Operand& operand, const Type& type) {
   if (operand.value) return operand.value;
   return literalValue(build_.setBefore(&call).setLoc(call.loc), operand, type, "literal");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel dialect apart from its table: what every room that handles kernel ops shares.
+// The kernel dialect apart from its table: what all code that handles kernel ops shares.
 #pragma once
 
 #include <unordered_set>
@@ -10,14 +10,14 @@
 
 namespace tg {
 
-/// The kernel dialect's opcodes alone, so that a room's switch over them is exhaustive.
+/// The kernel dialect's opcodes alone, so that a switch over them is exhaustive.
 enum class KernelOp : uint8_t {
 #define OP(id, ...) id,
 #include "ir/kernel/ops.def"
 #undef OP
 };
 
-/// The place of the first kernel op in Opcode: the tensor rows come before.
+/// The number of the first kernel op in Opcode: the tensor ops come before.
 constexpr int kFirstKernelOp = 0
 #define OP(id, ...) +1
 #include "ir/ops.def"
@@ -30,59 +30,59 @@ constexpr KernelOp kernelOp(Opcode code) {
   return static_cast<KernelOp>(static_cast<int>(code) - kFirstKernelOp);
 }
 
-/// The result types of a kernel op, or the labelled reason why it has none:
-/// `tgk.add [k_add.c1]: the element types differ: f32 and i32`. Free types (cast, bitcast, vec, shared,
-/// local, if, operations on literals alone) are read from the results the op already has. Bodies of
-/// if and for are checked against the types once they end in a yield.
+/// The result types of a kernel op, or the labelled reason why it has none: `tgk.add [k_add.c1]: the element types
+/// differ: f32 and i32`. Types that do not follow from the operands (cast, bitcast, vec, shared, local, if,
+/// operations on literals alone) are read from the results the op already has. The bodies of if and for are checked
+/// against the types once they end in a yield.
 Result<std::vector<Type>> inferKernelOp(const Op& op);
 
-/// The type a literal operand of an op takes: that of a value beside it, else the result's; of a
-/// store, the buffer's element. Kind none where the op's text alone does not say (yield, cast) and for
-/// conditions and indices, which are bool and u32.
+/// The type that a literal operand of an op takes: that of a value operand beside it, else the result's; for a store,
+/// the buffer's element type. Kind none where the op's text alone does not tell (yield, cast), and for conditions and
+/// indices, which are bool and u32.
 Type literalType(const Op& op);
 
-/// The type of an operand that is a value or a literal of `op`.
+/// The type of an operand of `op` that is a value or a literal.
 Type operandType(const Op& op, const Operand& operand);
 
-/// The type of one element of a buffer as kernels compute with it: 16-bit reals are storage only, their loads
-/// give f32.
+/// The type of one element of a buffer as kernels compute with it: 16-bit reals are for storage only, a load of one
+/// gives f32.
 inline Type elementType(const Type& buffer) { return Type::scalar(computeType(buffer.dtype), buffer.lanes); }
 
-/// Scalars of a matrix in one element of a buffer: a word holds two of 16 bits.
+/// Scalars of a matrix in one element of a buffer: a word holds two scalars of 16 bits.
 inline int64_t matrixScalars(const Type& buffer, const Type& matrix) {
   return buffer.lanes * byteSize(buffer.dtype) / byteSize(matrix.dtype);
 }
 
-/// Words of an exact sum (tgk.exact_add): 320 bits of two's complement fixed point whose lowest bit is
-/// 2^-149, least word first, and one word of flags: 1 = NaN, 2 = +inf, 4 = -inf was added.
+/// Words of an exact sum (tgk.exact_add): 320 bits of two's complement fixed point whose lowest bit is 2^-149, least
+/// significant word first, then a word of flags: 1 = NaN, 2 = +inf, 4 = -inf was added.
 constexpr int64_t kExactWords = 11;
 
-/// The yield that ends a body, or null.
+/// The yield at the end of a body, or null.
 const Op* yieldOf(const Block& body);
 
-/// The range of a `tgk.for`: `step` is the literal 1 where its text has none.
+/// The range of a `tgk.for`: `step` is the literal 1 where the text gives none.
 struct LoopRange {
   const Operand &from, &to, &step;
 };
-/// `loop` must be inferred without errors.
+/// `loop` must pass inference.
 LoopRange rangeOf(const Op& loop);
 
-/// The iter_args of a `tgk.for` as bindings (block argument, first value); empty when missing.
+/// The iter_args of a `tgk.for` as bindings (block argument, initial value); empty when there are none.
 const OperandList& iterArgs(const Op& loop);
 
-/// Whether every invocation of a workgroup, or of each of its subgroups, holds the same value, for all values
-/// of one kernel.
-/// Literals, workgroup ids, extents, the subgroup size, loads of `in` buffers at uniform indices, reductions
-/// over the workgroup and what is computed or called with uniform values are uniform; other invocation ids
-/// and loads, subgroup operations and the old values of atomics are not. Among the invocations of a subgroup
-/// its id, its reductions and its ballots are uniform too.
+/// For each value of one kernel, whether all invocations of a workgroup, or of a subgroup, hold the same one.
+///
+/// Uniform in a workgroup: literals, workgroup ids, extents, the subgroup size, loads of `in` buffers at uniform
+/// indices, reductions over the workgroup, and results computed or called with uniform values. Not uniform: other
+/// invocation ids and loads, subgroup operations and the old values of atomics. In a subgroup its id, its reductions
+/// and its ballots are uniform too.
 class Uniformity {
  public:
   enum class Scope : uint8_t { workgroup, subgroup };
   explicit Uniformity(const Item& kernel, Scope scope = Scope::workgroup);
   bool uniform(const Value* value) const { return !divergent_.contains(value); }
   bool uniform(const Operand& operand) const;
-  /// Whether all enter the bodies of a `tgk.if` or `tgk.for` equally often.
+  /// Whether all invocations enter the bodies of a `tgk.if` or `tgk.for` equally often.
   bool entersUniformly(const Op& op) const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic of the kernel language on one lane: the functions of the value column of
-// ir/kernel/semantics.def. Integers wrap, shifts count mod 32, and every division has a result. Real is float
-// where results are rounded as on a device, double where nothing is rounded; bool is a lane of its own.
+// The arithmetic of the kernel language on one lane: the functions in the value column of ir/kernel/semantics.def.
+// Integers wrap, shift counts are taken mod 32, and every division has a result. Real is float where results are
+// rounded as on a device, double where nothing is rounded; bool is a lane type of its own.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ T neg(T x) {
     return -x;
 }
 
-/// u32 x/0 is the largest, i32 x/0 is 0, and the least i32 by -1 wraps.
+/// u32 x/0 is the largest u32, i32 x/0 is 0, and the least i32 divided by -1 wraps.
 template <Real T>
 T div(T x, T y) {
   return x / y;
@@ -64,7 +64,7 @@ inline int32_t div(int32_t x, int32_t y) { return y == 0 ? 0 : y == -1 ? neg(x) 
 inline uint32_t mod(uint32_t x, uint32_t y) { return y == 0 ? 0 : x % y; }
 inline int32_t mod(int32_t x, int32_t y) { return y == 0 || y == -1 ? 0 : x % y; }
 
-/// NaN if one of them is.
+/// NaN if either operand is.
 template <Real T>
 T min(T x, T y) {
   return y < x || std::isnan(y) ? y : x;
@@ -88,7 +88,7 @@ T abs(T x) {
 }
 inline int32_t abs(int32_t x) { return x < 0 ? neg(x) : x; }
 inline uint32_t abs(uint32_t x) { return x; }
-/// 0 of NaN.
+/// The sign; 0 for NaN.
 template <class T>
 T sign(T x) {
   return static_cast<T>((x > 0) - (x < 0));
@@ -105,18 +105,18 @@ inline uint32_t reverseBits(uint32_t x) {
   return out;
 }
 
-/// The nearest value of a narrow type; where nothing is rounded, x.
+/// x rounded to a 16-bit type; unchanged where nothing is rounded (Real is double).
 template <DType narrow, Real T>
 T rounded(T x) {
   return std::same_as<T, double> ? x : static_cast<T>(roundedTo(narrow, double{x}));
 }
 
-/// The nearest values of a narrow type by their bits, x in the low half of the word.
+/// x and y rounded to a 16-bit type, as the bits of one word with x in the low half.
 template <DType narrow, Real T>
 uint32_t packed(T x, T y) {
   return uint32_t{narrowBits(narrow, double{x})} | uint32_t{narrowBits(narrow, double{y})} << 16;
 }
-/// The value of a narrow type whose bits are in the low half of a word.
+/// The value of the 16-bit type whose bits are in the low half of a word.
 template <DType narrow>
 float unpacked(uint32_t x) {
   return static_cast<float>(narrowValue(narrow, static_cast<uint16_t>(x)));
@@ -128,8 +128,7 @@ T scalar(T x, T y = 0) {
   return static_cast<T>(evalScalar(function, double{x}, double{y}));
 }
 
-/// tgk.cast: a float loses its fraction and is clamped to an integer's range, NaN gives 0; to bool it is x !=
-/// 0.
+/// tgk.cast. A float to an integer loses its fraction and is clamped to the range; NaN gives 0. To bool: x != 0.
 template <class To, class From>
 To converted(From x) {
   if constexpr (std::same_as<To, bool>) {

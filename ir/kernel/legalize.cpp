@@ -30,7 +30,7 @@ class Expander {
   NameTable names_;
 };
 
-/// Builds the function's form in a kernel of its own and moves it into the op's place. The last op takes the
+/// Builds the function's kernel form in a scratch block and moves it to the op's place. The last op takes the
 /// result's name.
 void Expander::expand(Op& op, OpList& ops) {
   Block scratch;
@@ -38,7 +38,7 @@ void Expander::expand(Op& op, OpList& ops) {
   std::vector<KV> operands;
   for (const Operand& operand : op.operands) {
     KV x;
-    if (operand.isLiteral()) {  // which only its place gives a type
+    if (operand.isLiteral()) {  // its type follows only from its place
       x.type = op.result()->type;
       Builder literals(scratch.ops);
       x.value = literalValue(literals, operand, x.type, "literal");

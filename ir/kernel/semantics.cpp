@@ -39,7 +39,7 @@ constexpr bool isComplete() {
 }
 static_assert(isComplete(), "each row of ir/kernel/ops.def has one in ir/kernel/semantics.def");
 
-/// In the order of the enumeration.
+/// The rows in the order of the enumeration.
 constexpr auto kRows = [] {
   std::array<KernelSemantics, kKernelOps> rows;
   for (const Row& row : kWritten) rows[static_cast<size_t>(row.op)] = row.semantics;
@@ -62,7 +62,7 @@ uint32_t toWord(T value) {
     return std::bit_cast<uint32_t>(value);
 }
 
-/// The value of a lane-wise op over one C++ type.
+/// The result of a lane-wise op whose operands have the C++ type T.
 template <class T>
 std::optional<uint32_t> laneWord(KernelOp op, std::span<const uint32_t> in) {
   auto operand = [&](size_t index) { return fromWord<T>(index < in.size() ? in[index] : 0); };
@@ -83,7 +83,7 @@ std::optional<uint32_t> laneWord(KernelOp op, std::span<const uint32_t> in) {
   return {};
 }
 
-/// Calls `body` with a value of the C++ type of a lane.
+/// Calls `body` with a default value of the C++ type for a lane.
 template <class Body>
 auto withLane(DType dtype, Body body) {
   if (isFloat(dtype)) return body(float{});

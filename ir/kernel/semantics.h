@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of meanings of kernel ops, ir/kernel/semantics.def, as data and as functions.
+// The semantics of kernel ops, ir/kernel/semantics.def, as data and as functions.
 #pragma once
 
 #include <optional>
@@ -14,22 +14,22 @@ namespace tg {
 enum class KernelEffect : uint8_t {
   pure,          ///< nothing: it may be repeated, merged, moved and dropped
   reads,         ///< reads an element of a buffer
-  writes,        ///< stores to an element, or changes it
-  declares,      ///< makes a buffer
+  writes,        ///< stores to an element, or updates it
+  declares,      ///< defines a buffer
   control,       ///< runs bodies, or ends one
-  synchronizes,  ///< a barrier or reduction of the workgroup
+  synchronizes,  ///< a barrier or a reduction of the workgroup
   subgroupOp,    ///< exchanges values between the active invocations of a subgroup
   matrix,        ///< a cooperative matrix op: needs all invocations of a subgroup
-  calls,         ///< runs a func of the module, which is not known here
+  calls,         ///< calls a func of the module, whose effects are not known here
 };
 
-/// Where the results of an op are the same.
+/// Among which invocations the results of an op are the same.
 enum class KernelUniform : uint8_t {
-  workgroup,         ///< in the whole workgroup
-  subgroup,          ///< in each subgroup
-  onUnitAxis,        ///< in the workgroup if it has one invocation along the axis named
-  ofOperands,        ///< wherever all operands are
-  ofReadOnlyMemory,  ///< wherever all indices are, if the buffer is only read
+  workgroup,         ///< all of a workgroup
+  subgroup,          ///< all of a subgroup
+  onUnitAxis,        ///< all of a workgroup that has one invocation along the axis named
+  ofOperands,        ///< those for which all operands are the same
+  ofReadOnlyMemory,  ///< those for which all indices are the same, if the buffer is only read
   never,
 };
 
@@ -51,7 +51,8 @@ struct KernelSemantics {
   bool isLaneWise() const { return types != LaneTypes::none; }
   bool has(Flag flag) const { return flags & flag; }
   bool givesCondition() const { return gives == LaneGives::condition; }
-  /// Of operands of a type. Where it is another, literals alone would not say what they are.
+  /// The result's element type for operands of this one. Where it differs, an op on literals alone would not say the
+  /// type of its operands.
   DType given(DType operands) const {
     return gives == LaneGives::condition ? DType::i1
            : gives == LaneGives::word    ? DType::u32
@@ -62,19 +63,19 @@ struct KernelSemantics {
 
 /// The row of a kernel op.
 const KernelSemantics& semantics(KernelOp op);
-/// The same; an op of the other dialect, such as the `return` of a func, counts as control.
+/// The same by Opcode; an op of the tensor dialect, such as the `return` of a func, counts as control.
 const KernelSemantics& semantics(Opcode code);
-/// Whether an op computes its results from its operands alone: it may be repeated, merged and moved.
+/// Whether an op computes its results from its operands alone: it may be repeated, merged, moved and dropped.
 inline bool isArithmetic(const Op& op) { return semantics(op.code).effect == KernelEffect::pure; }
 /// Whether an op reads an element of a buffer and does nothing else.
 inline bool isLoad(const Op& op) { return semantics(op.code).effect == KernelEffect::reads; }
-/// Stores, accumulations and atomics.
+/// Whether an op stores to an element or updates it: stores, accumulations and atomics.
 inline bool writesElement(const Op& op) { return semantics(op.code).effect == KernelEffect::writes; }
 /// Whether an op is a barrier or reduction of the workgroup.
 inline bool synchronizes(const Op& op) { return semantics(op.code).effect == KernelEffect::synchronizes; }
 /// Whether an op exchanges values between the invocations of a subgroup.
 inline bool isSubgroupOp(const Op& op) { return semantics(op.code).effect == KernelEffect::subgroupOp; }
-/// Whether an op makes or takes matrices that a subgroup holds.
+/// Whether an op works on matrices that a subgroup holds.
 inline bool isCoopmatOp(Opcode code) { return semantics(code).effect == KernelEffect::matrix; }
 /// Whether a lane-wise op takes operands of an element type.
 bool takes(LaneTypes types, DType dtype);
@@ -95,7 +96,7 @@ constexpr bool admits(LaneTypes types) {
   return false;
 }
 
-/// The C++ type of what a lane-wise op gives of operands of another.
+/// The C++ type of the result of a lane-wise op on operands of type T.
 template <LaneGives gives, class T>
 using Given =
     std::conditional_t<gives == LaneGives::same, T,
@@ -121,8 +122,8 @@ struct LaneValue;
 
 }  // namespace lane_math
 
-/// The word that an op of scalars computes from those of its operands: the bits of a float, of bool 0 or 1.
-/// `from` is the element type of the operands (of a select's branches), `to` that of the result. Nothing for
+/// The result of an op on scalars, computed from its operands; both as 32-bit words: the bits of a float, 0 or 1 for
+/// bool. `from` is the element type of the operands (of a select's branches), `to` that of the result. Nothing for
 /// ops of other kinds and for those that devices approximate.
 std::optional<uint32_t> kernelWord(Opcode code, DType from, DType to, std::span<const uint32_t> operands);
 

@@ -11,7 +11,8 @@
 namespace tg {
 namespace {
 
-/// Whether an op's bodies synchronize the workgroup behind their last access to a buffer, or before their first.
+/// Whether the workgroup synchronizes inside an op's bodies: after their last access to the buffer if kBehind, else
+/// before their first.
 template <bool kBehind>
 bool synchronizesInside(const Op& op, const Value* buffer) {
   auto synchronizesIn = [&](auto at, auto end) {
@@ -19,7 +20,7 @@ bool synchronizesInside(const Op& op, const Value* buffer) {
       if (synchronizes(**at)) return true;
       if (touches(**at, buffer)) return synchronizesInside<kBehind>(**at, buffer);
     }
-    return true;  // the body has no access
+    return true;  // this body does not access the buffer
   };
   return !op.regions.empty() && std::all_of(op.regions.begin(), op.regions.end(), [&](const auto& region) {
     const auto& ops = region->ops;
@@ -27,13 +28,16 @@ bool synchronizesInside(const Op& op, const Value* buffer) {
   });
 }
 
-/// A shared buffer of the kernel's body and the places of the first and last op there that access it.
+/// A shared buffer of the kernel's body, and the positions there of the first and last op that access it: its live
+/// range.
 struct Range {
   Value* buffer;
   size_t first, last;
 };
 
 class Overlap {
+  /// Merges buffers whose live ranges a barrier separates: each buffer, by first access, takes the first earlier one
+  /// that fits.
  public:
   explicit Overlap(Item& kernel) : kernel_(kernel), ops_(kernel.body.ops.all()) {}
   void run();
@@ -43,7 +47,7 @@ class Overlap {
   bool apart(const Range& earlier, const Range& later) const;
 
   Item& kernel_;
-  std::vector<Op*> ops_;  ///< of the body, by their places
+  std::vector<Op*> ops_;  ///< ops of the kernel's body by position
 };
 
 std::optional<Range> Overlap::rangeOf(Value* buffer) const {
@@ -65,7 +69,7 @@ bool Overlap::apart(const Range& earlier, const Range& later) const {
          synchronizesInside<false>(*ops_[later.first], later.buffer);
 }
 
-/// The extents of the buffer that can stand for both, if one has at least those of the other.
+/// The shape that is large enough for both, if one of the two is.
 std::optional<Shape> shapeOfBoth(const Type& a, const Type& b) {
   if (a.dtype != b.dtype || a.lanes != b.lanes || a.shape.rank() != b.shape.rank()) return {};
   bool first = true, second = true;
@@ -129,7 +133,7 @@ int64_t reductionBytes(const Item& kernel) {
 int64_t localBytes(const Item& kernel) { return bytesMadeBy(Opcode::k_local, kernel); }
 
 void overlapSharedBuffers(Item& kernel) {
-  // The extents of a buffer that tgk.dim reads, and rows that a matrix lies in, must stay.
+  // A buffer whose extent tgk.dim reads must keep it, and one that holds the rows of a matrix its row length.
   bool fixed = false;
   walk(kernel.body, [&](const Op& op) {
     bool dim = op.code == Opcode::k_dim && op.in(0)->type.mode == BufMode::shared;

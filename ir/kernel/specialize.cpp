@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kMaxExtent = std::numeric_limits<uint32_t>::max();
 
-/// An extent of the grid, for known shapes.
+/// An extent of the grid; empty where it is not defined.
 using Extent = std::optional<int64_t>;
 
 Extent inRange(__int128 value) {
@@ -126,7 +126,7 @@ Result<std::array<int64_t, 3>> evaluateGrid(const Item& kernel, const std::vecto
 
 namespace {
 
-/// The first axis on which a literal index lies outside of the buffer's extents; -1 if there is none.
+/// The first axis on which a literal index lies outside the buffer's extents; -1 if there is none.
 int axisOutside(const Operand& element) {
   const Shape& shape = element.value->type.shape;
   for (int axis = 0; axis < static_cast<int>(element.items.size()); ++axis)
@@ -136,8 +136,8 @@ int axisOutside(const Operand& element) {
   return -1;
 }
 
-/// Writes literal indices that lie outside of these extents as values. The verifier refuses such literals;
-/// behind a guard that these extents do not pass they are right, for the access is never done.
+/// Turns literal indices outside these extents into values. The verifier rejects such literals, but under a guard
+/// that fails for these extents the access is never executed, and the kernel is correct.
 class OutsideIndices {
  public:
   explicit OutsideIndices(Item& kernel) : build_(kernel.body) { block(kernel.body); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which values of a kernel are the same in every invocation of a workgroup. Starts from "all are" and
-// marks values divergent until nothing changes, which settles loops.
+// Computes which values of a kernel are uniform: the same in every invocation of a workgroup or subgroup. Starts with
+// all values uniform and marks values divergent until nothing changes, which handles loops.
 #include "ir/kernel/semantics.h"
 
 namespace tg {

@@ -17,12 +17,12 @@
 namespace tg {
 namespace {
 
-/// Ops that a body may have once it is repeated: more take a driver seconds.
+/// Ops that an unrolled body may have: a larger one takes a driver seconds to compile.
 constexpr size_t kMostOps = 8192;
-constexpr size_t kMostInAll = 65'536;  // ops of a kernel that is repeated further
-constexpr int kMostRounds = 1024;      // loops of it that are
-constexpr int64_t kMostCopies = 8;     // in one go
-/// A loop that runs the same number of times in every invocation.
+constexpr size_t kMostInAll = 65'536;  // ops of a kernel beyond which nothing more is unrolled
+constexpr int kMostRounds = 1024;      // loops that are unrolled in one kernel
+constexpr int64_t kMostCopies = 8;     // copies of a body in one step
+/// A loop whose trip count is the same in every invocation.
 struct Bounds {
   int64_t from = 0, step = 1, trips = 0;
 };
@@ -39,30 +39,30 @@ size_t opsIn(const Block& block) {
   return count;
 }
 
-/// Counts iterations; bounds that are no literals are looked up in an analysis, made when first needed. A loop that
-/// `repeat` makes has literals, so that one analysis is enough for a kernel however many loops are repeated.
+/// Counts iterations. Bounds that are not literals are taken from a range analysis, which is made when first needed.
+/// The loops that `repeat` makes have literal bounds, so that one analysis serves however many loops are unrolled.
 class Iterations {
  public:
   explicit Iterations(const Item& kernel) : kernel_(kernel) {
     count();
-    analysis_.reset();  // it holds on to ops
+    analysis_.reset();  // it keeps pointers to ops, which unrolling removes
   }
 
-  /// Of an invocation; loops of unknown trips count as none.
+  /// Iterations of one invocation, at most; loops of unknown trip counts count as none.
   int64_t count() {
     bounded_ = fixed_ = true;
     unfixed_ = 0;
     return static_cast<int64_t>(std::min(of(kernel_.body, 1), 9e18));
   }
-  /// Whether all trips are known, and whether they are the same in every invocation. These three are of the last
-  /// count.
+  /// Whether all trip counts have an upper bound, and whether all are the same in every invocation. These and
+  /// unfixed() describe the last count.
   bool bounded() const { return bounded_; }
   bool fixed() const { return fixed_; }
-  /// Iterations that stay however many bodies are repeated: of loops that run differently often.
+  /// Iterations of the loops that cannot be unrolled because their trip counts differ.
   double unfixed() const { return unfixed_; }
-  /// The bounds of a loop that are the same in every invocation and iteration around.
+  /// The bounds of a loop if they are the same in every invocation and every iteration of outer loops.
   std::optional<Bounds> bounds(const Op& loop) { return known(loop).bounds; }
-  /// The most trips of a loop; nullopt when they are unknown.
+  /// The most trips of a loop; nullopt when there is no bound.
   std::optional<int64_t> trips(const Op& loop) { return known(loop).trips; }
   void forget(const Op& loop) { known_.erase(&loop); }
 
@@ -96,7 +96,7 @@ class Iterations {
     IndexAnalysis::Interval range = analysis().range(operand, loop);
     return range.lo == range.hi ? std::optional(range.lo) : std::nullopt;
   }
-  /// Iterations in a block that runs so often.
+  /// Iterations of the loops in a block, for each run of it; `runs` is how often the block runs in all.
   double of(const Block& block, double runs) {
     double sum = 0;
     for (Op* op : block.ops) {
@@ -118,6 +118,7 @@ class Iterations {
   std::optional<IndexAnalysis> analysis_;
   std::unordered_map<const Op*, Known> known_;
   bool bounded_ = true, fixed_ = true;
+  /// Unrolls one loop at a time; keeps the order of all computations.
   double unfixed_ = 0;
 };
 
@@ -125,7 +126,7 @@ class Unroller {
  public:
   explicit Unroller(Item& kernel) : kernel_(kernel), build_(kernel.body) {}
 
-  /// Repeats the body of the innermost loop that runs most often; false when none can be repeated.
+  /// Unrolls the innermost loop whose body runs most often; false when none can be unrolled.
   bool once(Iterations& iterations) {
     best_ = {};
     if (++rounds_ > kMostRounds || opsIn(kernel_.body) > kMostInAll) return false;
@@ -177,7 +178,8 @@ Value* Unroller::asValue(Operand& operand, const Value& like, OpList& out) {
   return operand.value;
 }
 
-/// One iteration with this index: `carried` goes in, and what the body yields comes out.
+/// Appends a copy of the body for one index. `carried` has the carried values on entry, and those of the next
+/// iteration on return.
 void Unroller::copyBody(const Op& loop, Value* index, OperandList& carried, OpList& out) {
   std::unordered_map<const Value*, Value*> map{{loop.operands[0].value, index}};
   const auto& args = iterArgs(loop);
@@ -195,7 +197,8 @@ void Unroller::copyBody(const Op& loop, Value* index, OperandList& carried, OpLi
   }
 }
 
-/// The loop with fewer iterations of several bodies, then the iterations that are left over.
+/// Unrolls a loop: replaces it by a loop over several copies of its body with fewer iterations, followed by copies
+/// for the remaining iterations.
 void Unroller::repeat(Op& loop, const Bounds& bounds) {
   const int64_t fit = static_cast<int64_t>(kMostOps / opsIn(*loop.regions[0]));
   const int64_t copies = std::min({bounds.trips, kMostCopies, fit});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops that make fewer iterations: their bodies repeated.
+// Unrolls loops so that an invocation makes fewer iterations, for devices that limit their number.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,15 @@
 
 namespace tg {
 
-/// The most iterations that all loops of one invocation make together, in a verified kernel whose calls are
-/// inlined; nullopt where loaded data decide, or nothing is known. Each time that a loop is entered counts
-/// one more: the look at its limit that ends it is an iteration to a device that counts.
+/// An upper bound of the iterations that all loops of one invocation make together, in a verified kernel whose calls
+/// are inlined; nullopt if it depends on loaded data or is not known. Each entry into a loop counts one more: the
+/// final check of the limit is an iteration to a device that counts.
 std::optional<int64_t> loopIterations(const Item& kernel);
 
-/// Repeats the bodies of loops, those that run most often first, until an invocation makes at most `most`
-/// iterations; what is computed and its order stay. False where that is not certain in the end: where data,
-/// or the place of the invocation, decide how often a loop runs. An error when the bodies of loops that run a
-/// known number of times would grow without end, located at the kernel: `kernel @k0: its loops make 9000000
-/// iterations in an invocation …`.
+/// Unrolls loops, those with the most iterations first, until an invocation makes at most `most` iterations. The
+/// computations and their order do not change. Returns whether the limit is certainly kept; false where trip counts
+/// depend on data or on the invocation. An error, located at the kernel, if the loops with known trip counts would
+/// have to be unrolled beyond all limits of size: `kernel @k0: its loops make 9000000 iterations in an invocation …`.
 Result<bool> unroll(Item& kernel, int64_t most);
 
 }  // namespace tg

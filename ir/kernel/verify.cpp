@@ -57,9 +57,9 @@ class KernelVerifier {
   }
 
   const Item& kernel_;
-  const std::string_view room_;  ///< prefix of labels
+  const std::string_view room_;  ///< prefix of the labels of errors
   std::unordered_set<const Value*> visible_;
-  std::unordered_set<std::string> names_;  ///< of visible values
+  std::unordered_set<std::string> names_;  ///< of the visible values
   Error errors_;
 };
 
@@ -67,7 +67,7 @@ Result<void> KernelVerifier::run() {
   launch();
   parameters();
   body(kernel_.body);
-  if (errors_.empty()) {  // these rely on well-formed ops
+  if (errors_.empty()) {  // these checks rely on well-formed ops
     memory();
     barriers(kernel_.body, nullptr, Uniformity(kernel_));
     bool any = false;
@@ -96,7 +96,7 @@ Result<void> KernelVerifier::runWrites() {
   return {};
 }
 
-/// A func of scalars: no memory, no invocation, so that what it gives depends on its arguments alone.
+/// A func of scalars: accesses no memory and no ids, so that its results depend on its arguments alone.
 Result<void> KernelVerifier::runFunc() {
   arguments();
   body(kernel_.body);
@@ -137,7 +137,7 @@ void KernelVerifier::returned() {
   }
 }
 
-/// What a func of scalars may do: compute, branch, loop and call.
+/// Whether a func of scalars may contain the op: it computes, branches, loops or calls.
 bool computes(Opcode code) {
   switch (code) {
   case Opcode::k_global_id:
@@ -201,7 +201,7 @@ void KernelVerifier::body(const Block& block) {
     if (judge(*op))
       for (const auto& region : op->regions) nested(*op, *region);
     for (const auto& result : op->results)
-      visible_.insert(result.get());  // also of a bad op: one error is enough
+      visible_.insert(result.get());  // also the results of a bad op: one error is enough
   }
   for (Op* op : block.ops)
     for (const auto& result : op->results) leave(*result);
@@ -212,7 +212,7 @@ void KernelVerifier::leave(const Value& value) {
   names_.erase(value.name);
 }
 
-/// Judges one op without its bodies; false when these cannot be judged any more.
+/// Checks one op without its bodies; false if the bodies cannot be checked after that.
 bool KernelVerifier::judge(const Op& op) {
   const bool func = kernel_.kind == ItemKind::func;
   if (func && op.code == Opcode::return_ && &op == kernel_.body.terminator()) return operandsVisible(op);
@@ -259,7 +259,7 @@ bool KernelVerifier::structure(const Op& op) {
   return true;
 }
 
-/// The arguments of a loop's body are its index and its carried values, in order.
+/// Checks that the arguments of a loop's body are its index and its carried values, in order.
 bool KernelVerifier::bindings(const Op& op) {
   const auto& args = op.regions[0]->args;
   const auto& carried = iterArgs(op);
@@ -299,7 +299,7 @@ bool KernelVerifier::results(const Op& op) {
 
 bool KernelVerifier::scalarType(const Op& op, const Type& type) {
   bool memory = type.isBuffer();
-  // Two 16-bit reals share a word of shared memory, so that no device needs 16-bit types for them.
+  // A pair of 16-bit reals is stored as a word of shared memory, so that no device needs 16-bit types for them.
   if (memory && type.mode == BufMode::shared && isNarrow(type.dtype)) {
     if (type.lanes == 1)
       opError(op, "type",
@@ -334,7 +334,7 @@ const Value* divergentIn(const Operand& operand, const Uniformity& uniformity) {
   return nullptr;
 }
 
-/// Notes the divergent branch or loop, and where its condition or bound first differs between invocations.
+/// Adds notes: the divergent branch or loop, and the value by which its condition or bound becomes divergent.
 void addDivergence(Error& error, const Op& divergent, const Uniformity& uniformity) {
   const Value* value = divergentIn(divergent.operands[0], uniformity);
   for (const char* bound : {"to", "step"})
@@ -395,8 +395,8 @@ void KernelVerifier::matrices(const Block& block, const Op* divergent, const Uni
   }
 }
 
-/// Each element of an `out` buffer is written at most once; what certainly breaks that is an error, what
-/// data decide shows when the kernel runs.
+/// Checks that each element of an `out` buffer is written at most once. Reports what certainly violates this;
+/// violations that depend on data show when the kernel runs.
 void KernelVerifier::rewrites() {
   std::vector<std::pair<const Value*, std::vector<const Op*>>> stores;
   for (const auto& arg : kernel_.body.args)
@@ -408,7 +408,7 @@ void KernelVerifier::rewrites() {
   });
   IndexAnalysis indices(kernel_);
   for (const auto& [buffer, all] : stores) {
-    // The store to name: one that repeats by itself, else the last of those that together do.
+    // The store to report: one that repeats by itself, else the last of those that repeat together.
     const Op* repeated = nullptr;
     for (const Op* store : all)
       if (!repeated && indices.certainlyRepeats({store})) repeated = store;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls between funcs of kernel scalars: none leads back, and inlining them all ends at a size that can be
-// worked on, however often each func calls the next.
+// Checks the calls between funcs of kernel scalars: there is no recursion, and a kernel with all calls inlined keeps
+// to a maximum size and depth, however often each func calls the next.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,15 +19,15 @@ constexpr int64_t kMostInlined = 1 << 16;  ///< ops of a kernel with all its cal
 struct Call {
   const Op* op = nullptr;
   int callee = 0;  ///< index of the func
-  int depth = 0;   ///< of the regions it stands in
+  int depth = 0;   ///< of the regions around the call
 };
 
-/// A kernel or func, its calls, and what is found of it by depth-first search.
+/// A kernel or func, its calls, and the results of the depth-first search.
 struct Node {
   const Item* item = nullptr;
   std::vector<Call> calls;
-  int64_t ops = 0;  ///< of its own; with those of inlined calls once it is done
-  int depth = 0;    ///< of its regions; likewise
+  int64_t ops = 0;  ///< its own ops; once it is done, with those of inlined calls
+  int depth = 0;    ///< nesting of its regions; likewise
   int order = -1, low = 0, cycle = -1;
 };
 
@@ -48,7 +48,7 @@ class CallGraph {
 
   std::vector<Node> nodes_;
   std::unordered_map<std::string_view, int> funcs_;
-  std::vector<int> open_;  ///< of Tarjan's search: nodes whose cycle is not known yet
+  std::vector<int> open_;  ///< the stack of Tarjan's algorithm: nodes whose component is not known yet
   int order_ = 0, cycles_ = 0;
   Error errors_;
 };
@@ -74,7 +74,7 @@ void CallGraph::collect(Node& node, const Block& block, int depth) {
   }
 }
 
-/// A node whose callees are done: the root of a cycle takes those above it on the stack with it.
+/// Called when all callees of a node are done. The root of a component pops its nodes off the stack.
 void CallGraph::close(int at) {
   Node& node = nodes_[static_cast<size_t>(at)];
   for (const Call& call : node.calls) {
@@ -90,7 +90,7 @@ void CallGraph::close(int at) {
   ++cycles_;
 }
 
-/// Tarjan's strongly connected components, with a stack of our own.
+/// Tarjan's strongly connected components, with an explicit stack instead of recursion.
 void CallGraph::search(int start) {
   std::vector<Visit> path;
   auto enter = [&](int at) {

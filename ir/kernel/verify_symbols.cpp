@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels and their helper funcs name: the funcs they call, and gradients of the user's own.
+// Checks the symbols that kernels and their helper funcs name: the funcs that they call, and the gradients that they
+// declare by `vjp`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -87,8 +88,8 @@ void SymbolVerifier::results(const Op& op, const Item& callee) {
                                 callee.results[index].type.str(), op.results[index]->type.str())));
 }
 
-/// A kernel's own gradient takes its parameters by their names: `x` reads a value of the kernel, `d_x` is
-/// the cotangent of a result or the gradient of an input, `tape` parameters are scratch.
+/// Checks a kernel's own gradient, which is bound by parameter names: `x` reads a value of the kernel, `d_x` is the
+/// cotangent of a result or the gradient of an input, `tape` parameters are scratch.
 void SymbolVerifier::kernelVjp(const std::string& name) {
   const Item* gradient = module_.find(ItemKind::kernel, name);
   if (!gradient) return vjpError(fmt::format("there is no kernel @{}", name));
@@ -105,7 +106,7 @@ void SymbolVerifier::gradientParameter(const Value& param) {
   vjpError(fmt::format("its gradient's parameter %{} is none of {}, nor a tape", param.name, known));
 }
 
-/// The modes that a gradient's parameter may have, given its primal's.
+/// The modes that a gradient's parameter may have, for the mode of the kernel's own parameter.
 std::vector<BufMode> gradientModes(BufMode primal, bool gradient) {
   if (primal == BufMode::tape) return {};
   if (!gradient) return {BufMode::in};
@@ -136,8 +137,8 @@ void SymbolVerifier::matches(const Value& param, const Value& primal, bool gradi
                          gradient && of.dtype != DType::f32 ? "; gradients are f32" : ""));
 }
 
-/// The gradient of a func takes its arguments and the cotangents of its float results, and gives the
-/// gradients of its float arguments.
+/// Checks the gradient of a func: it takes the func's arguments and the cotangents of its float results, and returns
+/// the gradients of its float arguments.
 void SymbolVerifier::funcVjp(const std::string& name) {
   const Item* gradient = module_.kernelFunc(name);
   if (!gradient) return vjpError(fmt::format("there is no func @{} of kernel scalars", name));

@@ -26,8 +26,8 @@ class Watcher {
     }
   }
 
-  /// A carried value that is the next index in each trip, and between the loop and `behind` a look whether it
-  /// has reached what it must.
+  /// Adds a carried value that holds the next index, and before `behind`, the op after the loop, a check that it has
+  /// reached the limit.
   void watch(Op& loop, Op* behind) {
     Block& body = *loop.regions[0];
     NameTable& names = build_.names();
@@ -38,7 +38,7 @@ class Watcher {
       loop.addResult(iterArgs(loop)[loop.results.size()].value->type, names.unique("unread"));
     build_.setLoc(loop.loc).setEnd(body.ops);
     Op* yield = yieldOf(body) ? body.ops.back() : build_.create(Opcode::k_yield, {});
-    // Saturated, so that the last index does not wrap around and look as if it were below the limit.
+    // Saturated, so that the last index does not wrap around and seem to be below the limit.
     build_.setBefore(yield).setHint("next_index");
     yield->operands.push_back(
         Operand::of(build_.create(Opcode::k_add_sat, {Operand::of(loop.operands[0].value), by})->result()));

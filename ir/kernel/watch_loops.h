@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops that tell where a device ended them early.
+// Detects loops that a device ends too early.
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace tg {
 
-/// The buffer of the words that watched kernels are given, one for each dispatch, zero before it.
+/// The name of the buffer of words for watched kernels: one word for each dispatch, zero before it runs.
 inline constexpr std::string_view kLoopsBuffer = "loops";
 
-/// Adds a parameter `%cut : buf<1xu32, inout>` to a kernel, whose word becomes 1 where a loop ends before its
-/// index reaches its limit. Mesa's CPU device ends loops so and says nothing.
+/// Adds a parameter `%cut : buf<1xu32, inout>` to a kernel. Its word becomes 1 when a loop ends before its index has
+/// reached its limit, as on Mesa's CPU device, which ends long loops without an error.
 void watchLoops(Item& kernel);
 
 }  // namespace tg
