@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cross_entropy's attributes mean: shared by its decomposition, its gradient and the passes that
-// take its mean apart.
+// The meaning of cross_entropy's attributes, shared by its decomposition, its gradient and the passes that split its
+// mean.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace tg {
 
-/// The target whose rows do not count, when the op names one.
+/// The target value whose rows are ignored, if the op has one.
 std::optional<int64_t> ignoredTarget(const Op& crossEntropy);
 
-/// What a mean over rows divides by when the op has an ignore_index: how many targets are not that one,
-/// and 1 when all are. Rank 0, of `dtype`.
+/// The divisor of a mean over rows when the op has an ignore_index: the number of targets that are not ignored, at
+/// least 1. Rank 0, of `dtype`.
 TensorExpr countedRows(const Op& crossEntropy, const TensorExpr& targets, DType dtype);
 
 }  // namespace tg

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Composite ops in the ops they are made of.
+// Replaces composite ops by their decompositions.
 #include "ir/decompose/decompose.h"
 
 namespace tg {
@@ -15,7 +15,7 @@ Expand expandRow() {
     return nullptr;
 }
 
-/// The expansion of a composite row; rows that are primitives have none.
+/// The decomposition of a composite op; null for primitives.
 Expand expansionOf(Opcode code) {
   using namespace table;
   switch (code) {
@@ -33,7 +33,8 @@ Expand expansionOf(Opcode code) {
 std::vector<Value*> decompose(const Op& op, const std::vector<Value*>& operands, Builder& builder) {
   Expand expand = expansionOf(op.code);
   assert(expand && "decompose: not a composite op");
-  // Narrow reals are widened first and only results are rounded: the steps between are f32, as in a kernel.
+  // Operands of 16 bits are widened first and only the results are rounded: the steps between are f32, as in a
+  // kernel.
   const bool moves = op.info().fusion == table::Fusion::view;
   std::vector<Value*> wide = operands, results;
   for (Value*& value : wide)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor formulas as C++ expressions: what decompositions and gradient rules are written in. Each
-// operator appends one op to the builder's block; a double beside a tensor is a rank-0 constant of
-// its element type.
+// Tensor formulas as C++ expressions, in which decompositions and gradient rules are written. Each operator appends
+// one op to the builder's block; a double beside a tensor is a rank-0 constant of its element type.
 #pragma once
 
 #include <vector>
@@ -10,7 +9,7 @@
 
 namespace tg {
 
-/// A value and the builder that extends it. Empty means "no value".
+/// A value, and the builder to append ops to. Empty means "no value".
 struct TensorExpr {
   Builder* builder = nullptr;
   Value* value = nullptr;
@@ -19,7 +18,7 @@ struct TensorExpr {
   const Shape& shape() const { return value->type.shape; }
   int rank() const { return value->type.rank(); }
   DType dtype() const { return value->type.dtype; }
-  /// The element type's lowest finite value: what a maximum over nothing would be.
+  /// The element type's lowest finite value: the result of a maximum over nothing.
   double lowest() const;
 
   TensorExpr sum(std::vector<int64_t> axes, bool keepdims = false) const {
@@ -47,7 +46,7 @@ struct TensorExpr {
 
 /// All axes of a rank: 0 … rank-1.
 std::vector<int64_t> allAxes(int rank);
-/// The index along `axis` at each element of `shape`, i32.
+/// For each element of `shape` its index along `axis`, i32.
 TensorExpr iota(Builder& builder, const Shape& shape, int axis);
 
 #define TG_EXPR_BINARY(fn, code)                                                                        \

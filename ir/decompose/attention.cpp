@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention and its gradients: the plain formulas over the whole T×S matrix of scores. The gradients take
-// the row statistics the forward pass saved, lse = log Σ e^s, so that p = e^(s - lse) needs no sum.
+// attention and its gradients by the plain formulas over the whole T×S matrix of scores. The gradients take the row
+// statistics that the forward pass saved, lse = log Σ e^s, so that p = e^(s - lse) needs no sum.
 #include <cmath>
 
 #include "ir/decompose/decompose.h"
@@ -11,7 +11,7 @@ namespace tg::decomposition {
 
 namespace {
 
-/// A value of each row beside the row's elements.
+/// A value for each row, with a last axis of 1 to broadcast along the row.
 TensorExpr column(const TensorExpr& rows) {
   Shape shape = rows.shape();
   shape.push(1);
@@ -27,25 +27,26 @@ DType precisionOf(const Composite& composite) {
   return dtypeNamed(as::attention(composite.op).precision()).value_or(DType::f32);
 }
 
-/// What memory holds of x, in f32: rounded where the precision is of 16 bits.
+/// x as memory holds it, in f32: rounded if the precision has 16 bits.
 TensorExpr stored(const Composite& composite, const TensorExpr& x) {
   const DType dtype = precisionOf(composite);
   return isNarrow(dtype) ? x.cast(dtype).cast(DType::f32) : x;
 }
 
-/// a·b, of factors as memory holds them.
+/// a·b, of operands as memory holds them.
 TensorExpr multiplied(const Composite& composite, const TensorExpr& a, const TensorExpr& b, bool transposeA,
                       bool transposeB) {
   return product(stored(composite, a), stored(composite, b), transposeA, transposeB);
 }
 
-/// The scores, masked where they do not count, and where they do; no mask where all do.
+/// The scores, with masked elements replaced, and the mask; without a mask if every column counts.
 struct Scores {
   TensorExpr z, mask;
 };
 
-// The scores are computed again for the gradients: merged, a matrix for each attention would be kept from the
-// forward pass until then. So the two scale at different places, which no pass takes for equal.
+// The gradients compute the scores again. If the two computations were merged, the matrix of every attention would
+// have to be kept from the forward pass. So the forward pass scales the product and the gradients scale the queries,
+// which no pass recognizes as equal.
 enum class Scaled : uint8_t { product, queries };
 
 // q·kᵀ·scale
@@ -62,7 +63,7 @@ Scores scoresOf(const Composite& composite, Scaled scaled) {
   return {masked(mask, s), mask};
 }
 
-// log Σ e^s = max + log Σ e^(s-max), and 0 for a row that sees nothing
+// log Σ e^s = max + log Σ e^(s-max), and 0 for a row that sees no column
 TensorExpr logSumExp(const Scores& scores) {
   TensorExpr z = scores.z;
   int64_t last = z.rank() - 1;
@@ -92,7 +93,7 @@ Backward backward(const Composite& composite) {
 
 }  // namespace
 
-// o = softmax(s)·v; a row that sees nothing is softmax's to make zero, which masks once more
+// o = softmax(s)·v. softmax masks once more, so that a row that sees no column gives zeros.
 Results expand(at::attention, const Composite& composite) {
   Scores scores = scoresOf(composite, Scaled::product);
   TensorExpr p{&composite.builder,
@@ -103,7 +104,7 @@ Results expand(at::attention, const Composite& composite) {
   return results;
 }
 
-// δ = Σ do·o - dlse, then both parts
+// δ = Σ do·o - dlse, then the gradients of q and of k, v
 Results expand(at::attention_grad, const Composite& composite) {
   TensorExpr o = composite[at::attention_grad::o], lse = composite[at::attention_grad::lse],
              dy = composite[at::attention_grad::dout], dlse = composite[at::attention_grad::dlse];

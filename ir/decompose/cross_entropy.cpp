@@ -21,7 +21,8 @@ TensorExpr countedRows(const Op& crossEntropy, const TensorExpr& targets, DType 
 
 namespace decomposition {
 
-/// The targets with a last axis of 1, beside the logits' rows; ignored ones become the first id that is no class.
+/// The targets with a last axis of 1, to broadcast along the classes; ignored targets become the first id beyond the
+/// classes.
 static TensorExpr asColumn(const Composite& composite) {
   TensorExpr targets = composite[at::cross_entropy::targets];
   const int64_t classes = composite[at::cross_entropy::logits].shape().back();
@@ -32,18 +33,18 @@ static TensorExpr asColumn(const Composite& composite) {
   return targets.reshape(shape);
 }
 
-/// True at each row's target class; nowhere in a row whose target is outside the classes.
+/// True at each row's target class, and nowhere in a row whose target is no class.
 static TensorExpr isTarget(const TensorExpr& logits, const TensorExpr& column) {
   return eq(iota(*logits.builder, {logits.shape().back()}, 0).cast(column.dtype()), column);
 }
 
-/// x in rows whose target is one of the classes, else 0.
+/// x in rows whose target is a class, else 0.
 static TensorExpr whereInside(const TensorExpr& column, int64_t classes, const TensorExpr& x) {
   const double outside = static_cast<double>(classes);
   return select(lt(select(ge(column, 0.0), column, outside), outside), x, 0.0);
 }
 
-/// What each class of a row is expected to have: `hit` for its target, `other` for the rest.
+/// The expected distribution q of a row: `hit` for the target class, `other` for the rest.
 struct Expectation {
   double hit = 1, other = 0;
   explicit Expectation(const Composite& composite) {
@@ -53,7 +54,7 @@ struct Expectation {
   }
 };
 
-// Σ over classes of q·(log Σ e^z - z), then the reduction over the rows that count
+// Σ over classes of q·(log Σ e^z - z), then the reduction over the rows that are not ignored
 Results expand(at::cross_entropy, const Composite& composite) {
   TensorExpr logits = composite[0], column = asColumn(composite);
   int64_t axis = logits.rank() - 1;
@@ -73,7 +74,7 @@ Results expand(at::cross_entropy, const Composite& composite) {
   return {rows.sum(all) / countedRows(composite.op, composite[at::cross_entropy::targets], rows.dtype())};
 }
 
-// (softmax(logits) - q)·dy, and 0 in rows whose target is outside, whatever their logits are. Each row divides once,
+// (softmax(logits) - q)·dy, and 0 in rows whose target is no class, whatever their logits are. Each row divides once,
 // by its sum.
 Results expand(at::cross_entropy_grad, const Composite& composite) {
   TensorExpr logits = composite[at::cross_entropy_grad::logits], dy = composite[at::cross_entropy_grad::dy],

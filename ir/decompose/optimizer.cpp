@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of the optimizers.
+// One step of each optimizer, and the sum of squares for clipping.
 #include "ir/decompose/decompose.h"
 
 #include "ir/op_view.h"
@@ -24,7 +24,7 @@ Results expand(at::adam_update, const Composite& composite) {
   return {kept - step, m2, v2};
 }
 
-// Σ x² of one operand after the other
+// Σ x² of all operands, one after the other
 Results expand(at::sum_of_squares, const Composite& composite) {
   TensorExpr total;
   for (Value* operand : composite.operands) {

@@ -12,8 +12,8 @@ static constexpr double kInvRootTwoPi = 0.39894228040143268;   // 1/√(2π)
 static constexpr double kRootTwoOverPi = 0.79788456080286536;  // √(2/π)
 static constexpr double kCubic = 0.044715;
 
-/// 2u with u = √(2/π)·(x + 0.044715·x³). (1 + tanh(u))/2 is 1/(1 + e^-2u): exact in the left tail, where the sum
-/// cancels, and one exponential.
+/// 2u with u = √(2/π)·(x + 0.044715·x³). (1 + tanh(u))/2 = 1/(1 + e^-2u): this form needs one exponential and is
+/// exact in the left tail, where the sum cancels.
 static TensorExpr tanhArgument(const TensorExpr& x) {
   return (2 * kRootTwoOverPi) * x * (1.0 + kCubic * square(x));
 }
@@ -29,7 +29,7 @@ Results expand(at::gelu, const Composite& composite) {
 Results expand(at::gelu_grad, const Composite& composite) {
   TensorExpr x = composite[at::gelu_grad::x], dy = composite[at::gelu_grad::dy];
   if (as::gelu_grad(composite.op).approximate() == "tanh") {
-    // With e = e^-2u, s is 1/(1 + e) and 1 - s is e·s, which does not cancel. Where e overflows, s is 0: the bound
+    // With e = e^-2u, s is 1/(1 + e) and 1 - s is e·s, which does not cancel. Where e overflows, s is 0; bounding e
     // keeps the product from being 0·∞.
     const TensorExpr e = exp(-tanhArgument(x)), s = 1.0 / (1.0 + e);
     const TensorExpr slope = 2 * kRootTwoOverPi + (6 * kCubic * kRootTwoOverPi) * square(x);
@@ -40,7 +40,7 @@ Results expand(at::gelu_grad, const Composite& composite) {
   return {dy * (cdf + x * phi)};
 }
 
-// min(max(x, lo), hi): ties go to the left, so that the gradient passes at the bounds
+// min(max(x, lo), hi): at a tie the left operand is taken, so that the gradient passes at the bounds
 Results expand(at::clamp, const Composite& composite) {
   return {min(max(composite[0], as::clamp(composite.op).lo()), as::clamp(composite.op).hi())};
 }
@@ -50,7 +50,7 @@ Results expand(at::leaky_relu, const Composite& composite) {
   return {select(gt(x, 0.0), x, x * as::leaky_relu(composite.op).slope())};
 }
 
-// Of x above 0 the exponential might overflow, and its gradient be 0·∞.
+// For x above 0 the exponential might overflow and its gradient be 0·∞, so that it is taken of min(x, 0).
 Results expand(at::elu, const Composite& composite) {
   TensorExpr x = composite[at::elu::x];
   return {select(gt(x, 0.0), x, as::elu(composite.op).alpha() * min(x, 0.0).unary(Opcode::expm1))};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dropout and categorical: both draw one uniform number for each element of their first operand.
+// dropout and categorical. Both draw one uniform number for each element of their first operand.
 #include "ir/decompose/decompose.h"
 
 #include "ir/op_view.h"
@@ -13,15 +13,15 @@ static TensorExpr uniformLike(const TensorExpr& x, const Composite& composite) {
   return {x.builder, u};
 }
 
-// select(u >= p, x/(1-p), 0), not a product with a mask: an infinite x that is dropped leaves no trace
+// select(u >= p, x/(1-p), 0). Not a product with a mask: an infinite x that is dropped must give 0.
 Results expand(at::dropout, const Composite& composite) {
   TensorExpr x = composite[0];
   const double p = as::dropout(composite.op).p();
   return {select(ge(uniformLike(x, composite), p), x * (1 / (1 - p)), 0.0)};
 }
 
-// argmax(logits - log e) with e = -log u exponential. The maxima keep both logarithms finite: u is 0 once in
-// 2^24 draws, and a device's log of a number just below 1 may be 0.
+// argmax(logits - log e) with e = -log u, which is exponentially distributed. The maxima keep both logarithms finite:
+// u is 0 once in 2^24 draws, and on a device the log of a number just below 1 may be 0.
 Results expand(at::categorical, const Composite& composite) {
   TensorExpr logits = composite[0].cast(DType::f32);
   TensorExpr e = max(-log(max(uniformLike(logits, composite), 0x1p-25)), 0x1p-25);

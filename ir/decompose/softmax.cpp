@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax, log_softmax, logsumexp and their gradients, in the forms that do not overflow: the
-// row's maximum is subtracted first. It cancels in the value, so it stands under stop_gradient.
+// softmax, log_softmax, logsumexp and their gradients in forms that do not overflow: the row's maximum is subtracted
+// first. The result does not depend on the maximum, so that it is under stop_gradient.
 #include "ir/decompose/decompose.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
@@ -25,7 +25,7 @@ Results expand(at::softmax, const Composite& composite) {
   TensorExpr mask;
   if (as::softmax(composite.op).causal()) mask = causalMask(x);
   TensorExpr e = exp(shifted(masked(mask, x), axis));
-  // With more rows than columns the first rows see nothing: zeros, not a uniform row.
+  // With more rows than columns the first rows see no column: they become zeros, not a uniform distribution.
   bool emptyRows = mask && x.shape()[x.rank() - 2] > x.shape().back();
   if (emptyRows) e = select(mask, e, 0.0);
   TensorExpr total = e.sum({axis}, true);
@@ -51,7 +51,7 @@ Results expand(at::log_softmax, const Composite& composite) {
   return {mask ? select(mask, y, 0.0) : y};
 }
 
-// dy - e^y·Σ dy, masked elements taking no part
+// dy - e^y·Σ dy, without the masked elements
 Results expand(at::log_softmax_grad, const Composite& composite) {
   TensorExpr y = composite[at::log_softmax_grad::y], dy = composite[at::log_softmax_grad::dy];
   int64_t axis = normalAxis(as::log_softmax_grad(composite.op).axis(), y.rank());
@@ -62,7 +62,7 @@ Results expand(at::log_softmax_grad, const Composite& composite) {
   return {mask ? select(mask, dx, 0.0) : dx};
 }
 
-// m + log Σ e^(x-m), m the maximum. m is kept finite, so that rows of -inf alone form no inf - inf.
+// m + log Σ e^(x-m), m the maximum. m is made finite, so that rows of only -inf have no inf - inf.
 Results expand(at::logsumexp, const Composite& composite) {
   TensorExpr x = composite[0];
   std::vector<int64_t> axes = as::logsumexp(composite.op).axes();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rearrangements: composites of views, of which no kernel sees more than the index arithmetic, and the causal
+// Rearrangements of elements: composites of views, of which only index arithmetic remains in kernels, and the causal
 // selection.
 #include "ir/decompose/decompose.h"
 #include "ir/infer.h"
@@ -15,7 +15,7 @@ Results expand(at::swap_axes, const Composite& composite) {
   return {{&composite.builder, composite.builder.transpose(x.value, perm)}};
 }
 
-// concat of the operands with an axis of extent 1 put in
+// Each operand gets an axis of extent 1, along which they are concatenated
 Results expand(at::stack, const Composite& composite) {
   const Shape& shape = composite[0].shape();
   int at = normalAxis(as::stack(composite.op).axis(), shape.rank() + 1);
@@ -46,7 +46,7 @@ Results expand(at::split, const Composite& composite) {
   return out;
 }
 
-// Each repeated axis of extent n stands as 1xn, is broadcast to times x n, and joined again.
+// Each repeated axis of extent n becomes 1xn, is broadcast to (times)xn, and the two are joined.
 Results expand(at::tile, const Composite& composite) {
   TensorExpr x = composite[0];
   std::vector<int64_t> repeats = as::tile(composite.op).repeats();

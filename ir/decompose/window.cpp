@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution and pooling over NxCxHxW: windows are unfold's views, so that a product or a maximum reads
-// them where the image is and nothing of their size is stored.
+// Convolution and pooling over NxCxHxW. Windows are views made by unfold: a product or a maximum reads them in the
+// image, and the unfolded elements are never stored.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -12,13 +12,15 @@
 namespace tg::decomposition {
 
 static constexpr int kH = 2, kW = 3;
-static constexpr double kNever = -std::numeric_limits<double>::infinity();  // no element is below it
+static constexpr double kNever =
+    -std::numeric_limits<double>::infinity();  // the value of padding in a maximum: no
+                                               // element is below it
 
 static TensorExpr transposed(const TensorExpr& x, std::vector<int64_t> perm) {
   return {x.builder, x.builder->transpose(x.value, std::move(perm))};
 }
 
-/// H and W with this many elements more before and behind; a negative number takes elements away.
+/// Pads H and W with this many elements before and behind; a negative number crops.
 static TensorExpr extended(const TensorExpr& x, std::array<int64_t, 2> before, std::array<int64_t, 2> behind,
                            double value = 0) {
   std::vector<int64_t> low(4, 0), high(4, 0), starts(4, 0), limits(x.shape().begin(), x.shape().end());
@@ -48,7 +50,7 @@ static TensorExpr padded(const TensorExpr& x, const Window& window, double value
   return extended(x, both, both, value);
 }
 
-/// x without the padding, of the given H and W.
+/// x without the padding, cropped to the given H and W.
 static TensorExpr cropped(const TensorExpr& x, const Window& window, std::array<int64_t, 2> size) {
   std::array<int64_t, 2> before, behind;
   for (size_t i = 0; i < 2; ++i) {
@@ -58,7 +60,7 @@ static TensorExpr cropped(const TensorExpr& x, const Window& window, std::array<
   return extended(x, before, behind);
 }
 
-/// The index of the first maximum along an axis, the axis kept.
+/// The index of the first maximum along an axis, which is kept.
 static TensorExpr argmax(const TensorExpr& x, int64_t axis) {
   return {x.builder, x.builder->op(Opcode::argmax, {x.value},
                                    {{"axis", Attr::of(axis)}, {"keepdims", Attr::boolean(true)}})};
@@ -83,7 +85,7 @@ static TensorExpr unfolded(const TensorExpr& x, const Window& window) {
   return unfold(rows, kW, window[1].size, window[1].step, window[1].dilation);
 }
 
-/// The adjoint of padding and unfolding: NxCxOHxOWxkhxkw summed to NxCxHxW.
+/// The adjoint of padding and unfolding: sums NxCxOHxOWxkhxkw to NxCxHxW.
 static TensorExpr folded(const TensorExpr& p, const Window& window, std::array<int64_t, 2> size) {
   TensorExpr out = p;
   for (int i = 1; i >= 0; --i) {
@@ -97,7 +99,7 @@ static TensorExpr folded(const TensorExpr& p, const Window& window, std::array<i
   return cropped(out, window, size);
 }
 
-/// NxCxOHxOWxkhxkw as NxGx(C/G·kh·kw)x(OH·OW): the right factor of a convolution.
+/// NxCxOHxOWxkhxkw as NxGx(C/G·kh·kw)x(OH·OW): the right operand of a convolution's product.
 static TensorExpr columns(const TensorExpr& windows, int64_t groups) {
   const Shape shape = windows.shape();
   return transposed(windows, {0, 1, 4, 5, 2, 3})
@@ -119,7 +121,7 @@ Results expand(at::conv2d, const Composite& composite) {
   return {y.reshape({x.shape()[0], outputs, windows.shape()[kH], windows.shape()[kW]})};
 }
 
-// dw[g] = Σ_n dy[n, g]·columns[n, g]ᵀ, as one product over n and positions together
+// dw[g] = Σ_n dy[n, g]·columns[n, g]ᵀ, as one product over n and all positions
 Results expand(at::conv2d_grad_weight, const Composite& composite) {
   TensorExpr x = composite[at::conv2d_grad_weight::x], dy = composite[at::conv2d_grad_weight::dy];
   int64_t groups = as::conv2d_grad_weight(composite.op).groups();
@@ -135,7 +137,7 @@ Results expand(at::conv2d_grad_weight, const Composite& composite) {
   return {dw.reshape({outputs, channels / groups, window[0].size, window[1].size})};
 }
 
-/// At stride 1: a convolution of the padded dy with the kernels read backwards, channels exchanged.
+/// At stride 1: a convolution of the padded dy with the flipped kernels, input and output channels exchanged.
 static TensorExpr gradByGather(const TensorExpr& w, const TensorExpr& dy, const Window& window,
                                int64_t groups, std::array<int64_t, 2> size) {
   std::array<int64_t, 2> before, behind;
@@ -152,8 +154,8 @@ static TensorExpr gradByGather(const TensorExpr& w, const TensorExpr& dy, const 
       .reshape({dy.shape()[0], groups * inputs, size[0], size[1]});
 }
 
-/// At larger strides, where most of what a gather reads would be zeros: the windows' gradients wᵀ·dy, then
-/// their sum. The windows' gradients are stored.
+/// At larger strides, where a gather would read mostly zeros: the gradients of the windows, wᵀ·dy, then their sum.
+/// The gradients of the windows are stored.
 static TensorExpr gradByScatter(const TensorExpr& w, const TensorExpr& dy, const Window& window,
                                 int64_t groups, std::array<int64_t, 2> size) {
   const Shape& shape = dy.shape();
@@ -180,20 +182,20 @@ Results expand(at::conv2d_grad_input, const Composite& composite) {
                     {size[0], size[1]})};
 }
 
-// conv2d_grad_input with x in the place of dy
+// conv2d_grad_input with x as dy
 Results expand(at::conv_transpose2d, const Composite& composite) {
   const Shape& shape = composite.op.result()->type.shape;
   return {gradInput(composite[at::conv_transpose2d::w], composite[at::conv_transpose2d::x], composite.op,
                     {shape[kH], shape[kW]})};
 }
 
-// max over each window, of padding at -∞
+// the maximum of each window, with padding of -∞
 Results expand(at::max_pool2d, const Composite& composite) {
   Window window = windowOf(composite.op);
   return {unfolded(padded(composite[0], window, kNever), window).maxOver({4, 5})};
 }
 
-// The adjoint of padding and unfolding, over select(k = argmax of the window, dy, 0)
+// The adjoint of padding and unfolding, of select(k = argmax of the window, dy, 0)
 Results expand(at::max_pool2d_grad, const Composite& composite) {
   TensorExpr x = composite[at::max_pool2d_grad::x], dy = composite[at::max_pool2d_grad::dy];
   Window window = windowOf(composite.op);
@@ -208,7 +210,7 @@ Results expand(at::max_pool2d_grad, const Composite& composite) {
   return {folded(p.reshape(apart), window, imageOf(x))};
 }
 
-/// Elements of x inside each window along an axis, as f32.
+/// How many elements of a window along an axis lie inside x, for each window, as f32.
 static TensorExpr insideAlong(Builder& builder, const WindowAxis& axis, int64_t count, int64_t extent) {
   TensorExpr first =
       iota(builder, {count}, 0) * static_cast<double>(axis.step) - static_cast<double>(axis.padding);
@@ -216,7 +218,7 @@ static TensorExpr insideAlong(Builder& builder, const WindowAxis& axis, int64_t 
   return (behind - max(first, 0.0)).cast(DType::f32);
 }
 
-/// Sums of windows over the number of their elements, which padding may not count among.
+/// The windows' sums divided by their element counts, with or without padding.
 static TensorExpr averaged(const TensorExpr& sums, const Op& op, const Window& window,
                            std::array<int64_t, 2> image) {
   bool uniform = as::avg_pool2d(op).count_include_pad() || (window[0].padding == 0 && window[1].padding == 0);
@@ -226,7 +228,7 @@ static TensorExpr averaged(const TensorExpr& sums, const Op& op, const Window& w
   return sums / (down * insideAlong(*sums.builder, window[1], columns, image[1])).cast(sums.dtype());
 }
 
-// Σ over each window, over the number of its elements
+// the sum of each window, divided by its element count
 Results expand(at::avg_pool2d, const Composite& composite) {
   TensorExpr x = composite[0];
   Window window = windowOf(composite.op);
@@ -234,7 +236,7 @@ Results expand(at::avg_pool2d, const Composite& composite) {
   return {averaged(sums, composite.op, window, imageOf(x))};
 }
 
-// The adjoint: dy over the number, at each element of its window
+// The adjoint: adds dy, divided by the count, to each element of its window
 Results expand(at::avg_pool2d_grad, const Composite& composite) {
   TensorExpr dy = composite[0];
   Window window = windowOf(composite.op);
@@ -247,7 +249,7 @@ Results expand(at::avg_pool2d_grad, const Composite& composite) {
   return {folded(each.reshape(single).broadcastTo(apart), window, image)};
 }
 
-// Each element repeated behind H and behind W
+// Each element is repeated along H and along W
 Results expand(at::upsample_nearest2d, const Composite& composite) {
   TensorExpr x = composite[0];
   const Shape& shape = x.shape();
