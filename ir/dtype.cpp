@@ -25,10 +25,10 @@ std::string dtypeNames() {
 
 namespace {
 
-/// Sign, exponent and fraction as IEEE 754 lays them out in 16 bits.
+/// A 16-bit type as IEEE 754 lays it out: sign, exponent and fraction.
 struct NarrowLayout {
-  int fraction;       ///< bits that are stored of the significant digits
-  uint16_t infinity;  ///< its bits without a sign
+  int fraction;       ///< stored bits of the significand
+  uint16_t infinity;  ///< the bits of +inf
 
   explicit NarrowLayout(const DTypeInfo& type)
       : fraction(type.digits - 1), infinity(static_cast<uint16_t>(((1 << (15 - fraction)) - 1) << fraction)) {
@@ -47,10 +47,10 @@ uint16_t narrowBits(DType narrow, double value) {
   const double size = std::fabs(value);
   if (std::isnan(value)) return sign | layout.infinity | static_cast<uint16_t>(1 << (layout.fraction - 1));
   if (std::isinf(value)) return sign | layout.infinity;
-  // Below the smallest normal the spacing stays that of the subnormals.
+  // Below the smallest normal the spacing stays that of subnormals.
   const int exponent = size < std::ldexp(1.0, type.least) ? type.least : std::ilogb(size);
   if (exponent > -type.least + 1) return sign | layout.infinity;
-  // A fraction that rounds up to the next power of two carries into the exponent by the addition.
+  // A fraction that rounds up to the next power of two carries into the exponent.
   const auto digits = static_cast<int>(std::nearbyint(std::ldexp(size, layout.fraction - exponent)));
   return static_cast<uint16_t>(sign | (((exponent - type.least) << layout.fraction) + digits));
 }

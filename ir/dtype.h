@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types and what the table ir/dtypes.def says of them.
+// Element types and their properties, from the table ir/dtypes.def.
 #pragma once
 
 #include <cstdint>
@@ -42,11 +42,11 @@ constexpr std::string_view name(DType dtype) { return info(dtype).name; }
 /// Bytes one element takes in a buffer.
 constexpr int64_t byteSize(DType dtype) { return info(dtype).bytes; }
 constexpr bool isFloat(DType dtype) { return info(dtype).family == DTypeFamily::real; }
-/// The type that kernels compute with where memory holds `dtype`.
+/// The type that kernels compute with for elements that memory holds as `dtype`.
 constexpr DType computeType(DType dtype) { return info(dtype).compute; }
-/// Whether it is a real whose bits are fewer than those it is computed with.
+/// Whether it is a real of fewer bits than the type it is computed with: f16 and bf16.
 constexpr bool isNarrow(DType dtype) { return computeType(dtype) != dtype; }
-/// The least and the largest number of an integer type or of i1.
+/// The least and the largest value of an integer type or of i1.
 struct IntegerRange {
   int64_t least, most;
 };
@@ -57,15 +57,15 @@ constexpr IntegerRange integerRange(DType integer) {
   default: return {0, UINT32_MAX};
   }
 }
-/// The type of that name.
+/// The type with that name.
 std::optional<DType> dtypeNamed(std::string_view name);
-/// `f32, f16 or i32`: all of them.
+/// All names in a sentence: `f32, f16 or i32`.
 std::string dtypeNames();
 
-/// The real nearest to `value`, the even one at a tie; infinite beyond the largest, and a NaN stays one.
-/// Other types keep the value.
+/// The nearest value of a real type, ties to even; infinite beyond the largest, and a NaN stays NaN. For other types
+/// the value itself.
 double roundedTo(DType real, double value);
-/// The bits of a narrow real, and the value that they have.
+/// Converts between the bits of a narrow real and its value.
 uint16_t narrowBits(DType narrow, double value);
 double narrowValue(DType narrow, uint16_t bits);
 

@@ -78,7 +78,7 @@ static Result<Types> elementwise(const Context& c) {
   bool select = op.code == Opcode::select;
   int first = select ? 1 : 0;
   int count = op.numOperands();
-  // Logic has no choice of element types, so that its first constraint is the shapes'.
+  // Logic ops have no constraint on element types, so that their first constraint is the shapes'.
   int shapes = admits(op.info().slots[first].type, DType::f32) ? 2 : 1;
   for (int i = first + 1; i < count; ++i)
     if (c.in(i).dtype != c.in(first).dtype)
@@ -316,7 +316,7 @@ Result<Types> types(at::one_hot, const Context& c) {
   return Types{Type::tensor(DType::f32, shape)};
 }
 
-/// softmax, log_softmax and their gradients: the type of the first operand.
+/// softmax, log_softmax and their gradients: the result has the type of the first operand.
 static Result<Types> alongAxis(const Context& c) {
   int rank = c.in(0).rank();
   bool gradient = c.op.numOperands() == 2;
@@ -388,7 +388,7 @@ Result<Types> types(at::grad, const Context& c) {
   return out;
 }
 
-/// The members of a group are one flat tensor, so that their elements are of one type, of four bytes.
+/// Checks that the members of a group have one element type, of four bytes: they are one flat tensor.
 template <class Values>
 static Result<void> oneElementType(const Context& c, const Values& values, size_t first, int count) {
   const DType dtype = values[first]->type.dtype;
@@ -399,7 +399,7 @@ static Result<void> oneElementType(const Context& c, const Values& values, size_
   return {};
 }
 
-/// Result types of tg.fused: the declared ones; the yields must agree with them.
+/// Result types of tg.fused: the declared ones, which the yielded values must have.
 Result<Types> types(at::fused, const Context& c) {
   Types types;
   for (const auto& result : c.op.results) types.push_back(result->type);
@@ -472,7 +472,7 @@ Result<Types> types(at::home, const Context& c) {
   return Types{type};
 }
 
-// What has no result.
+// Ops without results.
 Result<Types> types(at::capture, const Context&) { return Types{}; }
 Result<Types> types(at::yield, const Context&) { return Types{}; }
 Result<Types> types(at::return_, const Context&) { return Types{}; }
@@ -501,8 +501,8 @@ static Result<Types> inferTensorOp(const Context& c) {
   }
 }
 
-/// Whether the slots that need an operand have one: inference reads them by their numbers, and the op may be one
-/// that a pass has built.
+/// Checks that the op has its required operands: inference reads them by number, and a pass may have built the op
+/// without them.
 static Result<void> hasOperands(const Op& op) {
   size_t count = 0;
   for (const table::Slot& slot : op.info().slots) {

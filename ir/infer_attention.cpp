@@ -10,7 +10,7 @@ namespace tg::inference {
 
 namespace {
 
-/// q [..., T, D], k [..., S, D], v [..., S, Dv]: the constraints all four rows share.
+/// Checks the constraints that all four ops share: q [..., T, D], k [..., S, D], v [..., S, Dv].
 Result<void> checkOperands(const Context& c) {
   for (int i = 1; i < c.op.numOperands(); ++i)
     if (c.in(i).dtype != c.in(0).dtype)
@@ -36,7 +36,7 @@ Result<void> checkOperands(const Context& c) {
   return {};
 }
 
-/// Checks that operand `index` has a type.
+/// Checks that operand `index` has the type `wanted`.
 Result<void> expectType(const Context& c, int constraint, int index, const Type& wanted) {
   if (c.in(index) == wanted) return {};
   return c.error(
@@ -44,7 +44,7 @@ Result<void> expectType(const Context& c, int constraint, int index, const Type&
       fmt::format("{} is {}, not {}", c.op.info().slots[index].name, c.in(index).str(), wanted.str()), index);
 }
 
-/// With f32x3 the operands from `first` on are scales, so many.
+/// Checks the scales: with f32x3 the operands from `first` on are `count` scales, else there are none.
 Result<void> checkScales(const Context& c, int constraint, int first, int count) {
   const int wanted = isSplit(c.op) ? count : 0, given = c.op.numOperands() - first;
   if (given != wanted)
@@ -56,21 +56,21 @@ Result<void> checkScales(const Context& c, int constraint, int first, int count)
   return {};
 }
 
-/// One number for each row of q, as the row statistics are.
+/// The type of one number for each row of q, such as the row statistics.
 Type perRow(const Context& c) {
   Shape rows = c.shape(at::attention::q);
   rows.resize(rows.rank() - 1);
   return Type::tensor(c.in(at::attention::q).dtype, rows);
 }
 
-/// What attention gives: the rows of q with the last extent of v.
+/// The type of attention's result: the rows of q with the last extent of v.
 Type output(const Context& c) {
   Type type = perRow(c);
   type.shape.push(c.shape(at::attention::v).back());
   return type;
 }
 
-/// The two parts of the gradient get lse and delta.
+/// Checks the operands of the ops for parts of the gradient, which take lse and delta.
 Result<void> checkPart(const Context& c) {
   TG_CHECK(checkOperands(c));
   TG_CHECK(expectType(c, 6, at::attention_grad_q::dout, output(c)));
@@ -81,7 +81,7 @@ Result<void> checkPart(const Context& c) {
 
 }  // namespace
 
-// The text may leave lse out; a builder that names no results gets both.
+// Without lse if the text leaves it out; a builder that declares no results gets both.
 Result<Types> types(at::attention, const Context& c) {
   TG_CHECK(checkOperands(c));
   TG_CHECK(checkScales(c, 6, at::attention::scales, 3));

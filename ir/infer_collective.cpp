@@ -42,7 +42,7 @@ Result<Types> wholeTypes(const Context& c, int64_t ranks) {
 
 }  // namespace
 
-/// The operands' types; an error unless all are f32.
+/// The operands' types; an error if one is not f32.
 static Result<Types> operandTypes(const Context& c) {
   if (c.op.numOperands() == 0) return c.error(1, "it has no operand");
   Types types;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types of tg.custom: the kernel's parameters against the operands and the declared results.
+// Types of tg.custom: checks the kernel's parameters against the operands and the declared results.
 #include <algorithm>
 
 #include "ir/infer_context.h"
@@ -12,8 +12,8 @@ namespace tg::inference {
 
 namespace {
 
-/// Whether elements of a tensor are those of a buffer. The words of an i32 may be read as u32; an i1 is read
-/// as a u32 of 0 or 1, and never written, for nothing says that a kernel writes these alone.
+/// Whether a tensor can bind to a buffer by element type. An i32 may bind to u32. An i1 binds to a u32 of 0 or 1 that
+/// is only read: nothing guarantees that a kernel would write only 0 and 1.
 bool elementsFit(const Type& tensor, const Type& buffer) {
   if (tensor.dtype == buffer.dtype) return tensor.dtype != DType::i1;
   if (buffer.dtype != DType::u32) return false;
@@ -52,7 +52,7 @@ Result<void> checkFit(const Context& c, const Value& param, const Value& value, 
   return {};
 }
 
-/// Axes of one name have one extent.
+/// Checks that axes of one name have one extent.
 Result<void> checkNames(const Context& c, const Item& kernel) {
   const std::vector<Shape> shapes = boundShapes(c.op, kernel);
   struct Known {
@@ -80,7 +80,7 @@ Result<void> checkNames(const Context& c, const Item& kernel) {
   return {};
 }
 
-/// `batch = [0, -1]` names open axes.
+/// Checks that `batch = [0, -1]` names open axes.
 Result<void> checkBatch(const Context& c, const Item& kernel, const std::vector<CustomParam>& params) {
   std::vector<int64_t> axes = as::custom(c.op).batch();
   if (axes.empty()) return {};

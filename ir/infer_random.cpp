@@ -8,7 +8,7 @@
 
 namespace tg::inference {
 
-/// What all of them share: a key and a salt.
+/// Checks the key and the salt, which all random ops have.
 static Result<void> checkKey(const Context& c, int rng) {
   if (!(c.in(rng) == Type::tensor(DType::i32, {2})))
     return c.error(1, fmt::format("the key is {}, not tensor<2xi32>", c.in(rng).str()), rng);
@@ -18,7 +18,7 @@ static Result<void> checkKey(const Context& c, int rng) {
   return {};
 }
 
-/// The declared type of a draw.
+/// The declared type of the random values.
 static Result<Type> drawn(const Context& c) {
   TG_CHECK(checkKey(c, 0));
   TG_TRY(Type type, c.declared());
@@ -27,7 +27,7 @@ static Result<Type> drawn(const Context& c) {
   return type;
 }
 
-/// Whether a number is finite once it is rounded to f32.
+/// Whether a number is finite after rounding to f32.
 static bool isFinite(double value) { return std::isfinite(static_cast<float>(value)); }
 
 Result<Types> types(at::random_uniform, const Context& c) {

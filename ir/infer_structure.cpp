@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inference of rearrangements along axes, of reads by index along one, and of what lies side by side.
+// Inference of rearrangements along axes, of reads by index along one axis, and of concatenation.
 #include <array>
 
 #include "ir/access.h"
@@ -21,7 +21,7 @@ Result<void> checkAxes(const Context& c, const std::vector<int64_t>& axes, int r
   return {};
 }
 
-/// The axis an attribute names, for a tensor of a rank.
+/// The axis that an attribute names, checked for the rank.
 static Result<int> axisOf(const Context& c, std::string_view attr, int rank, int constraint) {
   int64_t given = c.op.intAttr(attr);
   int axis = normalAxis(given, rank);
@@ -56,7 +56,7 @@ Result<Types> types(at::stack, const Context& c) {
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
-/// Only what the host reads is a whole of which no kernel knows.
+/// Checks that only the host reads the result: no kernel can bind it.
 static Result<void> checkReaders(const Context& c) {
   for (const auto& result : c.op.results)
     for (const Use& use : result->uses)
@@ -67,7 +67,7 @@ static Result<void> checkReaders(const Context& c) {
 }
 
 Result<Types> types(at::adjoin, const Context& c) {
-  constexpr int64_t kMember = 16;  // bytes, a multiple of which values begin at
+  constexpr int64_t kMember = 16;  // bytes; values begin at multiples of it
   TG_TRY(const Type type, c.declared());
   if (c.op.numOperands() == 0) return c.error(1, "it has no operand");
   int64_t elements = 0;
@@ -124,7 +124,7 @@ Result<Types> types(at::tile, const Context& c) {
   if (added < 0) return c.error(1, fmt::format("repeats need {} entries or more", c.in(0).rank()), 0);
   if (rank > kMaxRank) return c.error(3, fmt::format("the result's rank is over {}", kMaxRank), 0);
   Shape shape;
-  int split = 0;  // axes that the expansion holds twice: repeated ones of more than one element
+  int split = 0;  // axes that the decomposition splits in two: repeated ones of more than one element
   for (int axis = 0; axis < rank; ++axis) {
     int64_t extent = axis < added ? 1 : c.shape(0)[axis - added], times = repeats[static_cast<size_t>(axis)];
     if (times < 1) return c.error(2, fmt::format("repeat {} is not positive", times));

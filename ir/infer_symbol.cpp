@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types of what reads and commits parameters and states.
+// Types of the ops that read and update parameters and states.
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
 
 namespace tg::inference {
 
-/// `rows` names some of the symbol's first axis.
+/// Checks that `rows` names a range of the symbol's first axis.
 static Result<void> rowsOfSymbol(const Context& c, const Item& symbol, int constraint) {
   const std::vector<int64_t> rows = rowsNamed(c.op);
   const int64_t there = symbol.type.rank() ? symbol.type.shape[0] : 0;

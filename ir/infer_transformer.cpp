@@ -7,7 +7,7 @@
 
 namespace tg::inference {
 
-/// Shapes and attributes that cross_entropy and its gradient share; the attributes' constraints are
+/// Checks the shapes and attributes that cross_entropy and its gradient share; the attributes' constraints are
 /// numbered from `first`.
 static Result<void> checkTargets(const Context& c, int first) {
   Shape rows = c.shape(0);
@@ -89,7 +89,7 @@ Result<Types> types(at::rope, const Context& c) {
   const double base = as::rope(c.op).base();
   if (!(base > 0) || !std::isfinite(base))
     return c.error(3, fmt::format("base = {} is not positive and finite", formatReal(base)));
-  // Positions stay exact in f32.
+  // Such positions are exact in f32.
   if (const int64_t offset = as::rope(c.op).offset(); offset < 0 || offset > 1 << 24)
     return c.error(4, fmt::format("offset = {} is not in 0 … {}", offset, 1 << 24));
   return Types{q, k};

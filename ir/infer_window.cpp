@@ -12,9 +12,9 @@
 
 namespace tg::inference {
 
-static constexpr int64_t kMaxEntry = INT32_MAX;  // so that no product of two entries overflows
+static constexpr int64_t kMaxEntry = INT32_MAX;  // so that the product of two entries does not overflow
 
-/// Size, step and dilation of an unfold or fold.
+/// Checks size, step and dilation of an unfold or fold.
 static Result<void> checkSteps(const Context& c, int64_t size, const char* sizeName) {
   int64_t step = as::unfold(c.op).step(), dilation = as::unfold(c.op).dilation();
   if (size < 1 || step < 1)
@@ -77,7 +77,7 @@ static Result<void> checkRanks(const Context& c) {
   return {};
 }
 
-/// Every attribute of two entries that the op has, each entry at least its least.
+/// Checks all attributes with two entries that the op has: each entry has a least value.
 static Result<void> checkPairs(const Context& c) {
   static constexpr std::pair<const char*, int64_t> kLeast[] = {
       {"kernel", 1},  {"kernel_size", 1}, {"input_size", 1}, {"stride", 1},
@@ -96,13 +96,13 @@ static Result<void> checkPairs(const Context& c) {
   return {};
 }
 
-/// What all but unfold and fold share.
+/// Checks that all window ops but unfold and fold share.
 static Result<void> checkImages(const Context& c) {
   TG_CHECK(checkRanks(c));
   return checkPairs(c);
 }
 
-/// Whether `groups` divides both numbers of channels, one of them a group's alone times groups.
+/// Checks that `groups` divides both numbers of channels.
 static Result<void> checkGroups(const Context& c, int64_t first, int64_t second, int note) {
   int64_t groups = as::conv2d(c.op).groups();
   if (groups < 1 || first % groups != 0 || second % groups != 0)
@@ -123,7 +123,7 @@ static Result<std::array<int64_t, 2>> countWindows(const Context& c, const Windo
   return counts;
 }
 
-/// dy, an operand, against what the forward op gives for images of these extents.
+/// Checks operand `dy` against the result of the forward op for images of these extents.
 static Result<void> checkResult(const Context& c, const Window& window, int64_t h, int64_t w, int dy) {
   TG_TRY(auto counts, countWindows(c, window, h, w));
   if (c.shape(dy)[2] != counts[0] || c.shape(dy)[3] != counts[1])
@@ -190,7 +190,7 @@ Result<Types> types(at::conv_transpose2d, const Context& c) {
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
-/// The windows of a pool.
+/// The windows of a pooling op, checked.
 static Result<Window> poolWindow(const Context& c) {
   TG_CHECK(checkImages(c));
   Window window = windowOf(c.op);
@@ -200,12 +200,13 @@ static Result<Window> poolWindow(const Context& c) {
   return window;
 }
 
-/// x with a window's result in the place of each window.
+/// The type of x with one element for each window.
 static Result<Type> pooled(const Context& c) {
   TG_TRY(Window window, poolWindow(c));
   const Shape& x = c.shape(0);
   TG_TRY(auto counts, countWindows(c, window, x[2], x[3]));
-  // With at most half of the kernel padded, this is the one way to step over all of x: from padding into padding.
+  // At most half of the kernel is padding, so that a window can step over all of x, from padding into padding, only
+  // in this way.
   for (int i = 0; i < 2; ++i)
     if (const WindowAxis& axis = window[static_cast<size_t>(i)]; axis.padding > 0 && axis.dilation > x[2 + i])
       return c.error(4,
@@ -215,7 +216,7 @@ static Result<Type> pooled(const Context& c) {
   return Type::tensor(c.in(0).dtype, {x[0], x[1], counts[0], counts[1]});
 }
 
-/// Types of max_pool2d and avg_pool2d.
+/// Types of max_pool2d and avg_pool2d, which share their constraints.
 static Result<Types> pool(const Context& c) {
   TG_TRY(Type type, pooled(c));
   return Types{type};

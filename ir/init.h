@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds of first values of parameters and states, and what each takes.
+// How parameters and states are initialized: the kinds of `init` and their arguments.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ struct InitKind {
   size_t minArgs, maxArgs;
 };
 
-/// The kind of this name, if it takes these arguments for a tensor of the type. The error tells what does not suit, with
-/// neither a name nor a place before it.
+/// The kind with this name, if it takes these arguments for a tensor of the type. The error says what is wrong; the
+/// caller adds the name and location.
 Result<const InitKind*> initKind(std::string_view name, const Type& type, std::span<const double> args);
 
-/// The numbers of `init = kind(…)` or dense<…>. An error where one is no number, or has a name.
+/// The arguments of `init = kind(…)`, or the elements of dense<…>. An error if one is not a number, or is named.
 Result<std::vector<double>> initNumbers(const Attr& init);
 
 }  // namespace tg

@@ -63,7 +63,7 @@ void OpBytes::results(const Op& op) {
 }
 
 void OpBytes::op(const Op& op) {
-  text(op.info().name);  // not its number, which another op would change
+  text(op.info().name);  // the name, not the number, which changes when ops are added to the table
   operands(op.operands);
   attrs(op.attrs);
   results(op);

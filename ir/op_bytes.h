@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops, attributes and types as bytes, so that equal ones are found by a hash.
+// Serializes ops, attributes and types to bytes, so that equal ones can be found by hash.
 #pragma once
 
 #include <cstring>
@@ -11,7 +11,7 @@
 
 namespace tg {
 
-/// Numbers values in the order they are first seen, so that bytes do not depend on addresses.
+/// Numbers values in the order in which they are first seen, so that the bytes do not depend on addresses.
 class ValueNumbering {
  public:
   size_t of(const Value* value) { return numbers_.try_emplace(value, numbers_.size()).first->second; }
@@ -20,9 +20,9 @@ class ValueNumbering {
   std::unordered_map<const Value*, size_t> numbers_;
 };
 
-/// Appends what it is given. Lists and texts start with their length, so that no two trees have the same
-/// bytes; values stand as their numbers. Names of values, locations and places are left out. Reals stand as
-/// their bits, so that -0 is not 0.
+/// Appends ops and their parts. Lists and texts start with their length, so that different trees have different
+/// bytes; values are written as their numbers. Names of values, locations and places are left out. Reals are written
+/// as their bits, so that -0 differs from 0.
 class OpBytes {
  public:
   explicit OpBytes(ValueNumbering& numbers) : numbers_(numbers) {}
@@ -43,7 +43,7 @@ class OpBytes {
   void attrs(const AttrList& attrs, std::string_view leftOut = "");
   void operand(const Operand& operand);
   void operands(const OperandList& operands);
-  /// The results as values and types, and how they are grouped.
+  /// The results as values and types, and their groups.
   void results(const Op& op);
   /// An op with its regions.
   void op(const Op& op);

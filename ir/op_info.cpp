@@ -10,7 +10,7 @@ namespace tg {
 namespace table {
 namespace {
 
-// The vocabulary of ops.def.
+// The words that ops.def uses for columns.
 using enum TypeClass;
 // clang-format off
 #define operands(...) List<Slot, 8>{__VA_ARGS__}
@@ -35,7 +35,7 @@ using enum TypeClass;
 #define anyattr(name, fallback) AttrRow{#name, AttrKind::any, fallback, ""},
 // clang-format on
 
-/// Exactly `count` results, any number when negative; the last `optional` may be missing.
+/// Exactly `count` results, or any number if negative; the last `optional` may be missing.
 constexpr Results results(int count, int optional = 0) {
   return {count < 0 ? 0 : count, optional, count < 0};
 }
@@ -100,7 +100,7 @@ static std::string_view plainName(std::string_view name) { return name.substr(na
 std::string_view nearestOp(std::string_view name, bool kernel) {
   std::string_view best;
   name = plainName(name);
-  // A third of a name may be wrong: more would suggest anything for a short one.
+  // At most a third of a name may be wrong: with more, a short name would match anything.
   int bestDistance = std::min(4, static_cast<int>(name.size() + 2) / 3 + 1);
   if (name.size() > 64) return best;
   for (const OpInfo& row : table::kOps) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The op table as data. Everything about an op's form is read from its row here: enum, parser,
-// printer, structural verifier, builder, docs, listings.
+// The op table as data. The enum, parser, printer, structural verifier, builder, docs and listings all read an op's
+// form from its row here.
 #pragma once
 
 #include <array>
@@ -35,9 +35,9 @@ std::string_view name(Stage stage);
 
 namespace table {
 
-/// What a slot accepts. `values` and `groups` are variadic; `element` is `%buf[%i, …]`;
-/// `range` is `@buffer[offset:bytes]`; `bindings` is `(%a = %x, …)`; `keyword` is `name(…)`;
-/// `callee` is `@f` with the `values` that follow it in parentheses, `@f(%a, %b)`.
+/// The form of a slot of operands. `values` and `groups` are variadic; `element` is `%buf[%i, …]`; `range` is
+/// `@buffer[offset:bytes]`; `bindings` is `(%a = %x, …)`; `keyword` is `name(…)`; `callee` is `@f` with the `values`
+/// that follow it in parentheses, `@f(%a, %b)`.
 enum class SlotKind : uint8_t {
   none,
   value,
@@ -53,7 +53,7 @@ enum class SlotKind : uint8_t {
   args
 };
 
-/// Element-type classes; `flt` is f16 or f32, `num` adds integers, `any` adds i1.
+/// Element-type classes: `flt` is any float type, `num` adds integers, `any` adds i1.
 enum class TypeClass : uint8_t { any, num, flt, integer, boolean };
 
 struct Slot {
@@ -79,7 +79,7 @@ struct Results {
   bool variadic = false;
 };
 
-// Where an op may stand.
+// Where an op may be used; a set of bits.
 enum Where : uint16_t {
   inTensor = 1,    ///< a function of stage tensor
   inFused = 2,     ///< a function of stage fused
@@ -93,17 +93,17 @@ enum Trait : uint16_t {
   pure = 1,
   commutative = 2,
   composite = 4,  ///< defined by its decomposition
-  view = 8,       ///< an index map; never a kernel of its own
+  view = 8,       ///< an index map only; never a kernel of its own
   terminator = 16,
-  effect = 32,  ///< kept by dce
+  effect = 32,  ///< has an effect; dce keeps it
   leaf = 64,    ///< no tensor operands
-  /// Element i of the result needs only element i of operands of its shape, as with every row of the scalar table.
+  /// Element i of the result depends only on elements i of the operands of its shape; true of every op with a scalar
+  /// function.
   elements = 128,
 };
 
-/// What fusion sees.
-/// `custom`: a kernel of the module's own, a region by itself. `window`: an element reads a neighbourhood of
-/// each operand, most elements of it once.
+/// How fusion treats an op. `custom`: a kernel of the module, which is a region by itself. `window`: an element reads
+/// a neighbourhood of each operand; most operand elements are read once.
 enum class Fusion : uint8_t {
   none,
   map,
@@ -139,7 +139,7 @@ struct OpInfo {
   table::List<table::Slot, 8> slots;
   table::List<table::AttrRow, 6> attrs;
   table::Results results;
-  int regions;  ///< number of regions; tgk.if may print one less
+  int regions;  ///< number of regions; tgk.if may have one less
   uint16_t traits;
   uint16_t where;
   table::Fusion fusion;
@@ -156,10 +156,10 @@ struct OpInfo {
 const OpInfo& info(Opcode code);
 /// Whether an element type belongs to a class.
 bool admits(table::TypeClass wanted, DType dtype);
-/// Looks an op up by its printed name; null when unknown.
+/// The op with this name; null if there is none.
 const OpInfo* findOp(std::string_view name);
-/// The name nearest to a misspelt one among the kernel ops or among all others, or "". What stands before the
-/// first dot does not count.
+/// The name most similar to a misspelt one, among the kernel ops if `kernel`, else among all others; "" if none is
+/// similar. The part before the first dot is ignored.
 std::string_view nearestOp(std::string_view name, bool kernel);
 
 }  // namespace tg

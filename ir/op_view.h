@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operands and attributes of an op by their names in ir/ops.def, made from its rows:
+// Access to the operands and attributes of an op by their names in ir/ops.def, generated from its rows:
 //
-//   as::matmul m(op);                       at::matmul::rhs      the place of an operand in its row
+//   as::matmul m(op);                       at::matmul::rhs      the number of an operand in its row
 //   m.lhs(), m.rhs(), m.transpose_a()       context.in(at::matmul::rhs)
 //
-// A name that the row does not have does not compile.
+// A name that the row does not have is a compile error.
 #pragma once
 
 #include <cassert>
@@ -15,7 +15,7 @@
 // clang-format off
 namespace tg {
 
-/// Places of operands. An optional operand may be missing, a variadic one goes on to the last.
+/// Numbers of operands. An optional operand may be missing; a variadic one extends to the last operand.
 namespace at {
 #define operands(...) __VA_ARGS__
 #define val(name, type) name,
@@ -49,7 +49,8 @@ inline std::vector<Value*> valuesFrom(const Op& op, int place) {
 inline std::string wordOf(const Op& op, std::string_view name) { return op.word(name); }
 }  // namespace view_reads
 
-/// An op whose row has certain operands and attributes; ops of a family may be seen by one view of it.
+/// A view of an op as one of a given row. An op of the same family, with the same operands and attributes, may be
+/// viewed by another row of it.
 class OpView {
  public:
   explicit OpView(const Op& op) : op_(op) {}

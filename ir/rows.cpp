@@ -28,7 +28,7 @@ std::optional<RowSpace> rowSpaceOf(const Op& op) {
     first = axes[0];
     for (size_t i = 0; i < axes.size(); ++i)
       if (axes[i] != first + static_cast<int>(i)) return std::nullopt;
-    // Axes of extent 1 behind the reduced ones do not keep them from being last.
+    // Axes of extent 1 may follow the reduced ones.
     for (int axis = first + static_cast<int>(axes.size()); axis < rank; ++axis)
       if (shape[axis] != 1) return std::nullopt;
   }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scalar table's gradient and kernel columns, instantiated over an expression type E.
 //
-// E is a default-constructible handle (an empty E means "nothing") with, in its own namespace:
+// E is a default-constructible handle (a default E means "no value") with, in its own namespace:
 //   operators + - * / between E and E, E and double, double and E; unary -
 //   exp log sqrt rsqrt tanh sigmoid sign abs (E); pow min max (E, E or double)
 //   lt le gt ge eq (E, E or double), giving a condition as an E
 //   sin cos sinh cosh (E) for gradients; floor exp2 log2 isnan (E) and ne (E, E) for kernel forms
 //   select(E condition, E or double, E or double)
-//   E builtinScalar(Scalar, std::span<const E>): the function E has ready-made (scalarLower only)
+//   E builtinScalar(Scalar, std::span<const E>): calls the function that E has built in (scalarLower only)
 // They are found by argument-dependent lookup, so each user brings its own: tensors for gradient
 // rules, kernel values for lowering, f64 for tests.
 #pragma once
@@ -28,7 +28,7 @@ E polynomial(const E& x, const double (&coefficients)[N]) {
   return sum;
 }
 
-/// n/(x² + y²) by squares of x and y over |x| + |y|, which neither overflow nor vanish.
+/// n/(x² + y²), with x and y divided by |x| + |y| before they are squared, so that nothing over- or underflows.
 template <class E>
 E overSquares(const E& n, const E& x, const E& y) {
   E scale = 1.0 / (abs(x) + abs(y));
@@ -36,8 +36,8 @@ E overSquares(const E& n, const E& x, const E& y) {
   return n * scale * scale / (a * a + b * b);
 }
 
-/// tanh in single precision (Cephes tanhf): an odd polynomial near 0, else by exp, which saturates
-/// to ±1 where exp overflows.
+/// tanh in single precision (Cephes tanhf): an odd polynomial near 0, else from exp, which saturates to ±1 where exp
+/// overflows.
 template <class E>
 E lowerTanh(const E& x) {
   static constexpr double kNear[] = {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1,
@@ -49,8 +49,8 @@ E lowerTanh(const E& x) {
   return select(lt(a, 0.625), near, far);
 }
 
-/// erf in single precision (Cephes erff and erfcf). The far branch is kept away from 1/0, so that
-/// no lane forms inf or nan.
+/// erf in single precision (Cephes erff and erfcf). The operand of the branch for large |x| is kept away from 1/0, so
+/// that no lane computes inf or nan.
 template <class E>
 E lowerErf(const E& x) {
   static constexpr double kNear[] = {7.853861353153693e-5,  -8.010193625184903e-4, 5.188327685732524e-3,
@@ -71,7 +71,7 @@ E lowerErf(const E& x) {
   return select(lt(abs(x), 1.0), near, sign(x) * (1.0 - erfc));
 }
 
-/// The nearest whole number, the even one at a tie. x - floor(x) is exact or rounds to 1.
+/// The nearest whole number, ties to even. x - floor(x) is exact, or rounds to 1.
 template <class E>
 E lowerRound(const E& x) {
   E low = floor(x);
@@ -81,16 +81,16 @@ E lowerRound(const E& x) {
   return select(lt(part, 0.5), low, select(gt(part, 0.5), high, even));
 }
 
-/// Sine and cosine of x - k·π/2, the k nearest to x.
+/// Sine and cosine of x - k·π/2, where k is the whole number nearest to x/(π/2).
 template <class E>
 struct QuarterTurns {
   E k, sine, cosine;
 };
 
-/// π/2 is taken off in parts of 11 bits, whose products with k are exact up to |x| = 8192 whatever the
-/// rounding and without a fused fma; what is left is good to 2^-44 absolutely and to 2^-24 relatively.
-/// Then Cephes' polynomials on [-π/4, π/4]. Far outside the range the remainder is kept near it, so
-/// that results stay within [-1, 1].
+/// Subtracts k·π/2 in parts of 11 bits, whose products with k are exact up to |x| = 8192, whatever the rounding and
+/// without a fused multiply-add; the remainder has an absolute error of 2^-44 and a relative one of 2^-24. Then come
+/// Cephes' polynomials on [-π/4, π/4]. Far outside that range the remainder is kept near it, so that results stay
+/// within [-1, 1].
 template <class E>
 QuarterTurns<E> quarterTurns(const E& x) {
   static constexpr double kSine[] = {-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1};
@@ -117,7 +117,7 @@ E arcTangentSmall(const E& t) {
   return polynomial(z, kSeries) * z * t + t;
 }
 
-/// The arc tangent: |x| is brought to [0, tan(π/8)] by a reciprocal or a quotient.
+/// The arc tangent: |x| is reduced to [0, tan(π/8)] by a reciprocal or a quotient.
 template <class E>
 E lowerAtan(const E& x) {
   E a = abs(x);
@@ -127,14 +127,14 @@ E lowerAtan(const E& x) {
   return sign(x) * (base + arcTangentSmall(t));
 }
 
-/// The angle of the point (y, x): the arc tangent of the smaller part over the larger, brought to its octant.
+/// The angle of the point (y, x): the arc tangent of the smaller over the larger coordinate, moved to its octant.
 template <class E>
 E lowerAtan2(const E& x, const E& y) {
   E a = abs(x), b = abs(y);
   E small = min(a, b), large = max(a, b);
   E zero = eq(large, 0.0);
   E ratio = small / select(zero, 1.0, large);
-  E t = select(zero, small, select(eq(small, large), 1.0, ratio));  // also of two infinities
+  E t = select(zero, small, select(eq(small, large), 1.0, ratio));  // also for two infinities
   E middle = gt(t, 0.41421356237309503);
   E near = arcTangentSmall(E(select(middle, (t - 1.0) / (t + 1.0), t)));
   E angle = select(middle, near + 0.78539816339744831, near);
@@ -151,7 +151,7 @@ E asinSmall(const E& x, const E& z) {
   return polynomial(z, kSeries) * z * x + x;
 }
 
-/// The arc sine: beyond 1/2 by π/2 - 2·asin(√((1-|x|)/2)).
+/// The arc sine; above 1/2 as π/2 - 2·asin(√((1-|x|)/2)).
 template <class E>
 E lowerAsin(const E& x) {
   E a = abs(x);
@@ -159,7 +159,7 @@ E lowerAsin(const E& x) {
   E t = select(gt(a, 0.5), sqrt(max(z, 0.0)), a);
   E small = asinSmall(t, z);
   E value = sign(x) * select(gt(a, 0.5), 1.5707963267948966 - 2.0 * small, small);
-  return select(gt(a, 1.0), E(sqrt(1.0 - a)), value);  // NaN outside of [-1, 1]
+  return select(gt(a, 1.0), E(sqrt(1.0 - a)), value);  // NaN outside [-1, 1]
 }
 
 template <class E>
@@ -170,7 +170,8 @@ E lowerAcos(const E& x) {
                 1.5707963267948966 - asinSmall(x, E(x * x)));
 }
 
-/// e^|x|/2 and e^-|x|/2. As the square of e^(|x|/2) the first is finite as long as sinh and cosh are.
+/// e^|x|/2 and e^-|x|/2. The first is computed as the square of e^(|x|/2), so that it is finite as long as sinh and
+/// cosh are.
 template <class E>
 struct HalfExponentials {
   E rising, falling;
@@ -181,7 +182,7 @@ struct HalfExponentials {
   }
 };
 
-/// The hyperbolic sine: a polynomial below 1, else by exp.
+/// The hyperbolic sine: a polynomial for |x| below 1, else from exp.
 template <class E>
 E lowerSinh(const E& x) {
   static constexpr double kNear[] = {2.03721912945e-4, 8.33028376239e-3, 1.66667160211e-1};
@@ -197,8 +198,8 @@ E lowerCosh(const E& x) {
   return half.rising + half.falling;
 }
 
-/// x/(1 + e^-x), for x < 0 as x·e^x/(1 + e^x). The power of -|x| as a square neither overflows nor is flushed
-/// to zero where the value is still a normal number.
+/// x/(1 + e^-x), for x < 0 as x·e^x/(1 + e^x). e^-|x| is computed as a square, so that it neither overflows nor is
+/// flushed to zero while the result is still a normal number.
 template <class E>
 E lowerSilu(const E& x) {
   E root = exp(-0.5 * abs(x));
@@ -226,18 +227,18 @@ E lowerTan(const E& x) {
   return select(odd, turns.cosine, turns.sine) / select(odd, -turns.sine, turns.cosine);
 }
 
-/// x^y as IEEE 754 and C define it, from the power of |x|: 1 where x is 1 or y is 0, whatever the other is;
-/// NaN for another NaN and for a finite x < 0 whose y is no whole number; an odd y keeps the sign of x, that
-/// of zero too where the device keeps it. The logarithm never sees 0.
+/// x^y as IEEE 754 and C define it, from the power of |x|: 1 if x is 1 or y is 0, whatever the other is; NaN for any
+/// other NaN, and for a finite x < 0 with a y that is not whole; for odd y the result has the sign of x, also for a
+/// zero where the device keeps its sign. The logarithm never sees 0.
 template <class E>
 E lowerPow(const E& x, const E& y) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   E a = abs(x);
   E zero = eq(x, 0.0), whole = eq(floor(y), y);
-  // isOdd holds for whole numbers alone: of -0.99999994 it takes 2 - 0.99999994, which rounds to 1.
+  // isOdd is valid only for whole numbers: for -0.99999994 it takes 2 - 0.99999994, which rounds to 1.
   E odd = isOdd(E(select(whole, y, 0.0)));
-  // 1 to an infinite power would be e^(0·inf).
+  // 1 to an infinite power would be computed as e^(0·inf).
   E size = select(eq(a, 1.0), 1.0, exp2(y * log2(E(select(zero, 1.0, a)))));
   E fraction = select(eq(a, kInfinity), size, kNan);
   E negative = select(odd, -size, select(whole, size, fraction));
@@ -247,8 +248,7 @@ E lowerPow(const E& x, const E& y) {
   return select(eq(y, 0.0), 1.0, select(eq(x, 1.0), 1.0, value));
 }
 
-/// log(1 + x) for -1/2 <= x <= 1, as 2·atanh(x/(2+x)): no digits are lost where x is small, as they would be
-/// in 1 + x.
+/// log(1 + x) for -1/2 <= x <= 1, as 2·atanh(x/(2+x)): unlike in 1 + x, no digits are lost where x is small.
 template <class E>
 E log1pNear(const E& x) {
   static constexpr double kSeries[] = {1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3};
@@ -257,7 +257,7 @@ E log1pNear(const E& x) {
   return 2.0 * s * (polynomial(z, kSeries) * z + 1.0);
 }
 
-/// Beyond [-1/2, 1] by log, which is never given what is not positive.
+/// log(1 + x); outside [-1/2, 1] by log, whose operand is kept positive.
 template <class E>
 E lowerLog1p(const E& x) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -267,7 +267,7 @@ E lowerLog1p(const E& x) {
   return select(lt(x, -1.0), kNan, select(eq(x, -1.0), -kInfinity, value));
 }
 
-/// e^x - 1: Taylor's series within [-1, 1].
+/// e^x - 1; by Taylor's series within [-1, 1], else by exp.
 template <class E>
 E lowerExpm1(const E& x) {
   E far = gt(abs(x), 1.0);
@@ -283,7 +283,8 @@ E lowerSoftplus(const E& x) {
   return max(x, 0.0) + log1pNear(E(exp(-abs(x))));
 }
 
-/// tanh(log(1 + e^x)) as n/(n + 2) with n = e^x·(e^x + 2): no digits cancel. From 20 on it is 1, and e^x might overflow.
+/// tanh(log(1 + e^x)) as n/(n + 2) with n = e^x·(e^x + 2), in which no digits cancel. From 20 on it is 1, and e^x
+/// might overflow.
 template <class E>
 E mishGate(const E& x) {
   E e = exp(select(lt(x, 20.0), x, 20.0));
@@ -291,7 +292,8 @@ E mishGate(const E& x) {
   return n / (n + 2.0);
 }
 
-/// x times this, as the product of roots: e^x may be too small for a normal number where the value is one.
+/// mish(x) = x·mishGate(x), computed as a product of roots: e^x may be too small for a normal number where the result
+/// is normal.
 template <class E>
 E lowerMish(const E& x) {
   E half = exp(0.5 * min(x, 20.0));
@@ -300,8 +302,8 @@ E lowerMish(const E& x) {
   return select(lt(x, 20.0), x * half * (half * sum / (e * sum + 2.0)), x);
 }
 
-/// The gradients of a scalar function's operands, one for each, empty where none flows. `result` is
-/// the function's value, `g` the gradient of the result.
+/// The gradients of a scalar function's operands, one for each, empty where none flows. `result` is the function's
+/// value, `g` its gradient.
 template <class E>
 std::vector<E> scalarGrads(Scalar scalar, std::span<const E> operands, const E& result, const E& g) {
   [[maybe_unused]] const E zero{};
@@ -323,7 +325,7 @@ std::vector<E> scalarGrads(Scalar scalar, std::span<const E> operands, const E& 
   return {};
 }
 
-/// The word `builtin` of the kernel column: becomes a call of E's own hook.
+/// Stands for the word `builtin` in the kernel column: calls builtinScalar of E.
 template <class E>
 struct ScalarBuiltin {
   Scalar scalar;
@@ -331,7 +333,7 @@ struct ScalarBuiltin {
   operator E() const { return builtinScalar(scalar, operands); }
 };
 
-/// The kernel form of a scalar function over its operands.
+/// The kernel form of a scalar function, on its operands.
 template <class E>
 E scalarLower(Scalar scalar, std::span<const E> operands) {
   [[maybe_unused]] const E x = operands.empty() ? E{} : operands[0];

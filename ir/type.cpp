@@ -15,7 +15,8 @@ std::string_view name(MatrixUse use) {
   return names[static_cast<int>(use)];
 }
 
-/// At most this many are counted, far more than any tensor may have: four lanes of four bytes each still fit.
+/// The count stops here, far above what any tensor may have: its bytes, with four lanes of four bytes, still fit 64
+/// bits.
 constexpr int64_t kMostCounted = int64_t{1} << 58;
 
 int64_t Shape::elements() const {

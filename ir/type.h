@@ -15,7 +15,7 @@ namespace tg {
 
 constexpr int kMaxRank = 8;
 
-/// Extents of up to kMaxRank dimensions; kDynamic ('?') only in kernel buffers.
+/// The extents of up to kMaxRank axes; kDynamic ('?') only in kernel buffers.
 class Shape {
  public:
   static constexpr int64_t kDynamic = -1;
@@ -48,13 +48,13 @@ class Shape {
   uint8_t rank_ = 0;
 };
 
-/// How a kernel uses a buffer. `in` is read; each element of `out` is written at most once per
-/// dispatch; `accum` is zeroed by the plan and only accumulated into; `shared` is per workgroup,
-/// `local` per invocation; `tape` is scratch sized by the plan.
+/// How a kernel uses a buffer. `in` is only read; each element of `out` is written at most once in a dispatch;
+/// `accum` is zeroed by the plan and only added to; `shared` belongs to a workgroup, `local` to an invocation; `tape`
+/// is scratch whose size the plan sets.
 enum class BufMode : uint8_t { in, out, inout, accum, shared, local, tape };
 std::string_view name(BufMode mode);
 
-/// What a matrix is in a product A·B + acc.
+/// The role of a matrix in a product A·B + acc.
 enum class MatrixUse : uint8_t { a, b, acc };
 std::string_view name(MatrixUse use);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The geometry of windows that slide over H and W: what inference checks and decompositions build from.
+// The geometry of windows that slide over H and W, as inference checks it and decompositions use it.
 #pragma once
 
 #include <array>
@@ -9,24 +9,24 @@
 
 namespace tg {
 
-/// Windows along one axis, in elements.
+/// Sliding windows along one axis; all sizes in elements.
 struct WindowAxis {
   int64_t size = 1, step = 1, padding = 0, dilation = 1;
 
-  /// From a window's first element to its last, both counted.
+  /// Elements from a window's first to its last, both included.
   int64_t span() const { return dilation * (size - 1) + 1; }
-  /// Windows over `extent` elements and the padding on both sides; 0 when none fits.
+  /// The number of windows over `extent` elements with padding on both sides; 0 if none fits.
   int64_t count(int64_t extent) const {
     int64_t room = extent + 2 * padding - span();
     return room < 0 ? 0 : room / step + 1;
   }
 };
 
-/// Along H and along W.
+/// The windows along H and along W.
 using Window = std::array<WindowAxis, 2>;
 
-/// The window of a verified convolution or pooling. `sizes` is the kernel's extents where they are no
-/// attribute `kernel` or `kernel_size`, as for a convolution's weight; an absent stride is the kernel.
+/// The windows of a verified convolution or pooling. `sizes` gives the kernel's extents for ops without an attribute
+/// `kernel` or `kernel_size`, such as convolutions, whose weight has them. The default stride is the kernel's size.
 Window windowOf(const Op& op, std::array<int64_t, 2> sizes = {1, 1});
 
 /// Whether an op is a convolution, a transposed one, or a gradient of one.
@@ -34,7 +34,7 @@ inline bool isConvolution(const Op& op) {
   return op.info().fusion == table::Fusion::contraction && op.code != Opcode::matmul;
 }
 
-/// Where window element 0 of tg.unfold stands: at the window's far end when it is read backwards.
+/// The position in the window of element 0 of tg.unfold: its far end if it is read backwards.
 inline int64_t firstOfWindow(int64_t size, int64_t dilation) {
   return dilation < 0 ? -dilation * (size - 1) : 0;
 }
