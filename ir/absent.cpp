@@ -191,7 +191,7 @@ constexpr Row kTensor[] = {
     {" allreduce psum ", "take tg.all_reduce"},
 };
 
-/// Of a word as a table has it.
+/// Looks a word up as it stands in the table.
 std::string_view wayOf(std::span<const Row> rows, std::string_view word) {
   if (word.empty() || word.find(' ') != std::string_view::npos) return "";
   for (const Row& row : rows)
@@ -204,7 +204,7 @@ std::string_view wayOf(std::span<const Row> rows, std::string_view word) {
 
 std::string_view insteadOf(std::string_view name) {
   if (std::string_view way = wayOf(kKernel, name); !way.empty()) return way;
-  // What languages put around a word: threadIdx.x, tl.arange, gl_WorkGroupID, __shfl_sync, __shared__.
+  // Prefixes and suffixes of other languages: threadIdx.x, tl.arange, gl_WorkGroupID, __shfl_sync, __shared__.
   for (std::string_view axis : {".x", ".y", ".z"})
     if (name.ends_with(axis)) name.remove_suffix(axis.size());
   name = name.substr(name.find('.') + 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attribute values: what stands behind `name =` on ops, items and modules, and in pass options.
+// Attribute values: what follows `name =` on ops, items and modules, and in pass options.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace tg {
 
 struct NamedAttr;
 
-/// A small tree: `true`, `3`, `0.5`, `"text"`, `word`, `@symbol`, `[…]`, `word(…)`, `word{…}`,
-/// `dense<…>`, `{…}`.
+/// The value of an attribute, a small tree: `true`, `3`, `0.5`, `"text"`, `word`, `@symbol`, `[…]`, `word(…)`,
+/// `word{…}`, `dense<…>`, `{…}`.
 struct Attr {
   enum class Kind : uint8_t { none, boolean, integer, real, string, word, symbol, array, call, dict };
   Kind kind = Kind::none;
@@ -59,9 +59,9 @@ const Attr* find(const AttrList& attrs, std::string_view name);
 void set(AttrList& attrs, std::string_view name, Attr value);
 void erase(AttrList& attrs, std::string_view name);
 
-/// Shortest text that parses back to the same f64; always with a '.', an exponent, inf or nan.
+/// The shortest text that parses back to the same f64; it always contains a '.', an exponent, inf or nan.
 std::string formatReal(double value);
-/// The same for a value that is first rounded to f32.
+/// The same for the value rounded to f32.
 std::string formatF32(double value);
 
 }  // namespace tg

@@ -29,10 +29,10 @@ static std::string_view sourceLine(const std::string& text, uint32_t line) {
   return std::string_view(text).substr(begin, end == std::string::npos ? std::string::npos : end - begin);
 }
 
-// A line longer than this is machine-made; showing it would bury the message.
+// A longer line is machine-made; showing it would bury the message.
 constexpr size_t kLongestLine = 240;
 
-// A message longer than this names something machine-made; its begin and end say what and why.
+// A longer message quotes something machine-made; its begin and end tell what is wrong and why.
 constexpr size_t kLongestMessage = 2000;
 
 static std::string shortened(const std::string& message) {

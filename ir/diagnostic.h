@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Diagnostics: one clear, located message with its notes, and how it is shown.
+// Diagnostics: a message with a location and notes, and how it is shown.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ struct Diagnostic {
   std::vector<Diagnostic> notes;
 };
 
-/// Receives diagnostics that do not end the work (warnings, remarks). Errors are returned in `Result`.
+/// Receives diagnostics that do not end the work (warnings, remarks). Errors are returned in a `Result`.
 using DiagnosticHandler = std::function<void(const Diagnostic&)>;
 
 /// `file:line:col: error: message`, the source line, a caret, then the notes in the same form and

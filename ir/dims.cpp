@@ -10,7 +10,7 @@ namespace tg {
 
 namespace {
 
-/// A name that a text can hold, where true, false, inf and nan are values.
+/// Whether the text can be written as a name: true, false, inf and nan are read as values.
 bool isDimName(std::string_view text) {
   if (text == "true" || text == "false" || text == "inf" || text == "nan") return false;
   auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
@@ -18,7 +18,7 @@ bool isDimName(std::string_view text) {
          std::all_of(text.begin(), text.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
 }
 
-/// One argument, parameter or state.
+/// An argument, parameter or state.
 struct Holder {
   std::string name;  ///< with '%' or '@'
   const Type& type;
@@ -66,7 +66,7 @@ class DimsVerifier {
     }
   }
 
-  /// Whether the attributes can be read.
+  /// Whether the attributes are well formed; reports it if not.
   bool formed(const Holder& holder) {
     auto bad = [&](const std::string& message) {
       errors_.append(failAt(holder.loc, fmt::format("{}: {}", holder.name, message)));

@@ -60,7 +60,7 @@ Loc Lexer::locAt(uint32_t offset) const {
   return std::make_shared<const LocNode>(std::move(node));
 }
 
-/// Length of a number starting at `at`: decimal, exponent, hex float.
+/// Length of the number that starts at `at`: decimal with exponent, or hex float.
 static size_t numberLength(std::string_view text, size_t at) {
   size_t i = at;
   if (i < text.size() && text[i] == '-') ++i;

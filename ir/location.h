@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where an op came from: a place in a source text, or a pass's derivation of another location.
+// Locations: a place in a source text, or a location derived from another by a pass.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace tg {
 
-/// A source text that was parsed. Kept alive by the locations that point into it, so that every
-/// later diagnostic can show the line.
+/// A source text that was parsed. The locations that point into it keep it alive, so that every later diagnostic can
+/// show the line.
 struct SourceFile {
   std::string name;
   std::string text;
 };
 
 struct LocNode;
-/// Immutable and shared; null means unknown.
+/// A shared, immutable location; null means unknown.
 using Loc = std::shared_ptr<const LocNode>;
 
 /// Either a place (`file` set, line and column counted from 1) or a derivation (`how` names the
@@ -32,13 +32,13 @@ struct LocNode {
 /// A location derived from `origin` by the step `how`. A null origin stays null.
 Loc derivedLoc(std::string how, const Loc& origin);
 
-/// The innermost place of a chain, or null.
+/// The place at the end of a chain of derivations, or null.
 const LocNode* placeOf(const Loc& loc);
 
 /// `file:line:col`, or "" when unknown.
 std::string locString(const Loc& loc);
 
-/// The printed form, `loc("f.tgir":3:5)` or `loc(grad("f.tgir":3:5))`; `loc(unknown)` for null.
+/// The text form, `loc("f.tgir":3:5)` or `loc(grad("f.tgir":3:5))`; `loc(unknown)` for null.
 std::string locAttr(const Loc& loc);
 
 }  // namespace tg

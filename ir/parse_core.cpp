@@ -14,7 +14,7 @@
 
 namespace tg {
 
-/// `0x7fffffff`, `-0x10`; a hex float has a point or an exponent and is none.
+/// A hexadecimal integer, `0x7fffffff` or `-0x10`. Nothing for a hex float, which has a point or an exponent.
 static std::optional<Number> parseHex(std::string_view text) {
   const bool negative = text.starts_with('-');
   if (negative) text.remove_prefix(1);
@@ -109,7 +109,7 @@ Token ParseCore::peekSecond() {
   return second;
 }
 
-/// `f32`, `bool`, `vec4<f32>`; lanes and dtype of a kernel scalar.
+/// A kernel scalar or vector type by name: `f32`, `bool`, `vec4<f32>`.
 static std::optional<Type> scalarNamed(std::string_view text) {
   int lanes = 1;
   if (text.starts_with("vec") && text.size() > 6 && text[4] == '<' && text.back() == '>') {
@@ -135,7 +135,7 @@ static bool isAxisName(std::string_view text) {
                      [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
 }
 
-/// Splits `2x3xREST` into extents and REST; nothing when an extent is malformed or too many. An extent is a
+/// Splits `2x3xREST` into extents and REST; nothing if an extent is malformed or there are too many. An extent is a
 /// number, a constant, `?` or, with `axes`, the name of an open axis.
 std::optional<std::pair<Shape, std::string_view>>
 ParseCore::splitShape(std::string_view text, std::vector<std::string>* axes) const {
@@ -172,7 +172,7 @@ static std::string_view trim(std::string_view text) {
   return text;
 }
 
-/// `f16, 16x16, A`: what stands between the angles of a coopmat.
+/// The content of a coopmat's angle brackets: `f16, 16x16, A`.
 Result<Type> ParseCore::parseCoopmat(const Loc& loc, std::string_view raw) {
   std::array<std::string_view, 3> parts;
   std::string_view rest = raw;
@@ -199,7 +199,7 @@ Result<Type> ParseCore::parseCoopmat(const Loc& loc, std::string_view raw) {
   return Type::coopmat(*dtype, split->first[0], split->first[1], *use);
 }
 
-/// `4x?xNxvec4<f32>, in, texel>`: what follows `buf<`.
+/// The rest of a buffer type after `buf<`: `4x?xNxvec4<f32>, in, texel>`.
 Result<Type> ParseCore::parseBuffer(const Loc& loc, std::vector<std::string>* axes) {
   std::string_view raw = trim(lex_.rawUntil(','));
   if (const size_t end = raw.find('>');

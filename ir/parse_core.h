@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parser's parts share: token helpers, types, attributes. Private to ir/parser*.cpp.
+// What all parts of the parser use: token helpers, types, attributes. Private to ir/parser*.cpp.
 #pragma once
 
 #include <optional>
@@ -15,13 +15,13 @@
 
 namespace tg {
 
-/// A number token as an integer (`isInteger`) or a real.
+/// A number token: an integer (`isInteger`) or a real.
 struct Number {
   bool isInteger = false;
   int64_t integer = 0;
   double real = 0;
 };
-/// What `const NAME = …` names.
+/// A constant defined by `const NAME = …`.
 struct NamedConstant {
   std::string name;
   Number value;
@@ -35,23 +35,23 @@ class ParseCore {
  protected:
   Loc here() const { return lex_.locAt(lex_.peek().offset); }
   Error errorHere(std::string message) const { return failAt(here(), std::move(message)); }
-  /// "expected ',' before 'x'".
+  /// The error "expected ',' before 'x'".
   Error expected(std::string_view what) const;
   bool accept(std::string_view punct);
   Result<void> expect(std::string_view punct);
   Result<std::string> expectWord(std::string_view what);
   Result<std::string> expectSymbol(std::string_view what);
-  /// At most `most`.
+  /// An integer of at most `most`.
   Result<int64_t> expectInt(std::string_view what, int64_t most = INT64_MAX);
-  /// The token after the current one, without moving.
+  /// The token after the current one; does not consume it.
   Token peekSecond();
 
-  /// A buffer may have axes with names, which `axes` receives, one for each axis, "" for those without; null
-  /// refuses names other than those of constants.
+  /// Parses a type. `axes` receives the names of a buffer's axes, "" for an axis without a name; if it is null, only
+  /// the names of constants are allowed.
   Result<Type> parseType(std::vector<std::string>* axes = nullptr);
   const NamedConstant* constant(std::string_view name) const;
   Result<Attr> parseAttrValue(int depth = 0);
-  /// `name = value, …` up to the closing brace, which it takes.
+  /// Parses `name = value, …` and the closing brace.
   Result<AttrList> parseAttrMembers(int depth = 0);
 
   Lexer lex_;

@@ -51,7 +51,7 @@ Result<Loc> Parser::locationBody(int depth) {
   return derivedLoc(std::move(word), origin);
 }
 
-/// An optional trailing `loc(…)`, which replaces the place in this text.
+/// Parses an optional trailing `loc(…)`, which replaces the location in this text.
 Result<void> Parser::location(Loc& loc) {
   if (!lex_.peek().isWord("loc")) return {};
   lex_.next();
@@ -86,7 +86,7 @@ Result<void> Parser::arguments(Item& item) {
   return expect(")");
 }
 
-/// What functions and kernels end with.
+/// Parses the end of a function or kernel: attributes and body.
 Result<void> Parser::attributesAndBody(Item& item) {
   if (lex_.peek().isWord("attributes")) {
     lex_.next();
@@ -192,7 +192,8 @@ Result<void> Parser::item() {
                               kindName.substr(0, 60)));
   Loc nameLoc = here();
   TG_TRY(std::string itemName, expectSymbol("the item's name"));
-  const bool storage = kind == ItemKind::param || kind == ItemKind::state;  // which share their names
+  const bool storage =
+      kind == ItemKind::param || kind == ItemKind::state;  // these two kinds share their names
   if (const Item* other = storage ? module_->storage(itemName) : module_->find(*kind, itemName))
     return std::move(failAt(nameLoc, fmt::format("redefinition of @{}", itemName)))
         .note(other->loc, "first defined here");
@@ -206,7 +207,7 @@ Result<void> Parser::item() {
   }
 }
 
-/// A function or a kernel, with scopes of its own.
+/// Parses a function or a kernel, which has its own scopes.
 Result<void> Parser::code(Item& item) {
   item_ = &item;
   TG_CHECK(item.kind == ItemKind::func ? func() : kernel());

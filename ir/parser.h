@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to module and back. Print, parse, print is a fixpoint at every stage.
+// Parses and prints modules. Print, parse, print is a fixpoint at every stage.
 #pragma once
 
 #include <iosfwd>
@@ -12,12 +12,12 @@
 
 namespace tg {
 
-/// Parses one module; the first error ends it and carries file, line and column. The result is
-/// well-formed text, not yet verified (verify.h).
+/// Parses one module. Stops at the first error, which has file, line and column. The module is well-formed but not
+/// yet verified (verify.h).
 Result<std::unique_ptr<Module>> parse(std::string_view text, std::string fileName);
 /// Reads and parses a file; "-" is standard input.
 Result<std::unique_ptr<Module>> parseFile(const std::string& path);
-/// Parses an attribute value alone, as in pass options: `matmul{tile=[8,8]}`.
+/// Parses an attribute value by itself, as in pass options: `matmul{tile=[8,8]}`.
 Result<Attr> parseAttr(std::string_view text, std::string fileName = "<attribute>");
 
 struct PrintOptions {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Infix expressions in kernels. They are shorthand: an operator becomes the op it stands for, before the op
-// whose operand it is, or a keyword of the grid. Operations on literals alone are done here.
+// Infix expressions in kernels, a shorthand: each operator becomes an op in front of the op that uses its result, or
+// a keyword in a grid. Operations on literals alone are evaluated here.
 //
 //   tgk.store %a[0] * %x[%i + 1], %y[%i]   →   %load = tgk.load %a[0] : f32
 //                                              %add = tgk.add %i, 1 : u32
@@ -18,16 +18,16 @@
 
 namespace tg {
 
-/// An operator: how tightly it binds, as in C, and what it becomes.
+/// An operator: its precedence, as in C, and the op that it becomes.
 struct Parser::Infix {
   std::string_view text;
   int precedence;
   Opcode code;
-  std::string_view grid;  ///< its keyword in a grid, "" for none
+  std::string_view grid;  ///< its keyword in a grid; "" if it cannot stand there
 };
 
 const Parser::Infix* Parser::peekInfix() {
-  // Those of two characters come before their first characters.
+  // Operators of two characters come before those that are a prefix of them.
   static constexpr Infix kInfix[] = {
       {"||", 1, Opcode::k_or, ""},     {"&&", 2, Opcode::k_and, ""},    {"==", 6, Opcode::k_eq, ""},
       {"!=", 6, Opcode::k_ne, ""},     {"<=", 7, Opcode::k_le, ""},     {">=", 7, Opcode::k_ge, ""},
@@ -45,7 +45,7 @@ const Parser::Infix* Parser::peekInfix() {
   return nullptr;
 }
 
-/// `%a = …` and not `%a == …`.
+/// Whether `%a = …` follows, and not `%a == …`.
 bool Parser::startsBinding() {
   if (lex_.peek().kind != Token::Kind::value) return false;
   const uint32_t offset = lex_.peek().offset;
@@ -113,7 +113,7 @@ Result<Operand> Parser::primary(int depth) {
   return expected("an operand");
 }
 
-/// `%v`, `%b[%i, 0]`, and `%v.y`, a lane.
+/// `%v`, `%b[%i, 0]`, or one lane of a vector, `%v.y`.
 Result<Operand> Parser::valueTerm(int depth) {
   const Token token = lex_.peek();
   const Loc loc = here();
@@ -133,7 +133,7 @@ Result<Operand> Parser::valueTerm(int depth) {
   return emit(Opcode::k_load, {Operand::element(value, std::move(indices))}, loc);
 }
 
-/// A constant, the extent of a named axis, or a function's call.
+/// A constant, the extent of a named axis, or a function call.
 Result<Operand> Parser::wordTerm(int depth) {
   const Loc loc = here();
   const std::string word(lex_.next().text);
@@ -157,7 +157,7 @@ bool Parser::namesValue(std::string_view word) const {
   return false;
 }
 
-/// Whether an operand begins here that is no plain one: a parenthesis, a sign, a name, a call.
+/// Whether an operand begins here that is more than a value or literal: a parenthesis, a sign, a name, a call.
 bool Parser::startsExpression() {
   if (expressions_ == Expressions::none) return false;
   const Token& token = lex_.peek();
@@ -166,7 +166,7 @@ bool Parser::startsExpression() {
   return namesValue(token.text) || (isFunction(token.text) && peekSecond().is("("));
 }
 
-/// The extent of a named axis: `dim(%x, 0)` in a grid, else one tgk.dim at the top of the kernel.
+/// The extent of a named axis: `dim(%x, 0)` in a grid, else a tgk.dim at the top of the kernel, one for each axis.
 std::optional<Operand> Parser::axisExtent(std::string_view name) {
   if (!item_) return {};
   for (const auto& [known, value] : extents_)
@@ -179,7 +179,7 @@ std::optional<Operand> Parser::axisExtent(std::string_view name) {
     if (expressions_ == Expressions::grid) return Operand::keyword("dim", std::move(place));
     auto op = Op::create(Opcode::k_dim, arg->loc, std::move(place));
     Value* value = unnamed(op->addResult(Type::scalar(DType::u32)), name);
-    OpList& ops = item_->body.ops;  // the extents stand first, in the order of their first use
+    OpList& ops = item_->body.ops;  // extents come first in the body, in the order of their first use
     ops.insert(extents_.empty() ? ops.front() : extents_.back().second->def->next(), std::move(op));
     extents_.emplace_back(name, value);
     return Operand::of(value);
@@ -189,7 +189,7 @@ std::optional<Operand> Parser::axisExtent(std::string_view name) {
 
 // ---------------------------------------------------------------------------------- operators
 
-/// An operation on two integers; nothing where it is not defined or does not fit.
+/// Evaluates an operation on two integers; nothing if it is undefined or overflows.
 static std::optional<int64_t> folded(Opcode code, int64_t x, int64_t y) {
   __int128 a = x, b = y, out = 0;
   switch (code) {
@@ -223,7 +223,7 @@ static std::optional<int64_t> folded(Opcode code, int64_t x, int64_t y) {
   return static_cast<int64_t>(out);
 }
 
-/// The same for reals: rounded to f64 and then to f32, which is the rounded exact value.
+/// Evaluates an operation on two reals: in f64, then rounded to f32, which equals rounding the exact value.
 static std::optional<Operand> folded(Opcode code, double x, double y) {
   auto real = [](double value) { return Operand::literal(static_cast<double>(static_cast<float>(value))); };
   switch (code) {
@@ -266,8 +266,8 @@ Result<Operand> Parser::combine(const Infix& infix, Operand left, Operand right,
   return Operand::keyword(std::string(infix.grid), {std::move(left), std::move(right)});
 }
 
-/// `&&` and `||` on bool. A right side that reads memory is computed only where the left one leaves it open,
-/// as in C: `%i < N && %x[%i] > 0.0` reads nothing behind the end.
+/// `&&` and `||` on bool. A right side that reads memory is evaluated only if the left side does not decide, as in C:
+/// `%i < N && %x[%i] > 0.0` does not read beyond the end.
 Result<Operand> Parser::logical(const Infix& infix, Operand left, const Loc& loc, int depth) {
   if (expressions_ == Expressions::grid)
     return failAt(loc, fmt::format("a grid has no operator {}", infix.text));
@@ -309,7 +309,7 @@ static const OpInfo* rowOf(std::string_view function) {
     if (slot.kind != table::SlotKind::value && slot.kind != table::SlotKind::literal) return nullptr;
   const bool free = row->code == Opcode::k_cast || row->code == Opcode::k_bitcast ||
                     row->code == Opcode::k_shared || row->code == Opcode::k_local;
-  return free ? nullptr : row;  // their types are not known from their operands
+  return free ? nullptr : row;  // the types of these ops do not follow from their operands
 }
 
 static constexpr std::string_view kShorthands[] = {
@@ -336,7 +336,7 @@ Result<Operand> Parser::function(std::string_view word, OperandList args, const 
   return emit(row->code, std::move(args), loc);
 }
 
-/// Functions that are no ops: each stands for a few.
+/// Functions that stand for a few ops.
 Result<Operand> Parser::shorthand(std::string_view word, const OperandList& args, const Loc& loc) {
   const int lanes = word == "vec2" ? 2 : word == "vec4" ? 4 : 0;
   const size_t wanted = word == "clamp"                      ? 3
@@ -378,12 +378,12 @@ Result<Operand> Parser::shorthand(std::string_view word, const OperandList& args
                          word));
   if (!typed) return failAt(loc, fmt::format("{} takes a value; a literal has the type of its place", word));
   if (lanes) return emit(Opcode::k_vec, args, loc, Type::scalar(typed->type.dtype, lanes));
-  const DType to = dtypeNamed(word).value_or(DType::i1);  // the word bool
+  const DType to = dtypeNamed(word).value_or(DType::i1);  // else it is the word bool
   return emit(Opcode::k_cast, args, loc, Type::scalar(to, typed->type.lanes));
 }
 
-/// a / b rounded up, for divisors of either sign. The quotient's fraction is dropped, so that 1 is added where there is a
-/// rest and it has the divisor's sign. Nothing overflows, as a + b - 1 would.
+/// a / b rounded up, for divisors of either sign. The quotient is rounded towards 0, so that 1 is added if there is a
+/// remainder with the sign of the divisor. Unlike a + b - 1, this does not overflow.
 Result<Operand> Parser::ceildiv(const Operand& a, const Operand& b, const Loc& loc) {
   const Operand zero = Operand::literal(int64_t{0}), one = Operand::literal(int64_t{1});
   const Type type =
@@ -414,7 +414,7 @@ Result<Operand> Parser::ceildiv(const Operand& a, const Operand& b, const Loc& l
   return function("add", {std::move(quotient), std::move(up)}, loc);
 }
 
-/// The sum of the products of the lanes, from the first to the last.
+/// The sum of the products of the lanes, added in order.
 Result<Operand> Parser::dot(const OperandList& args, const Loc& loc) {
   TG_TRY(Operand product, emit(Opcode::k_mul, args, loc));
   Operand sum;
@@ -429,8 +429,7 @@ Result<Operand> Parser::dot(const OperandList& args, const Loc& loc) {
   return sum;
 }
 
-/// Puts an op where the next op goes and gives its result. Its type follows from the operands unless
-/// declared.
+/// Builds an op at the insertion point and returns its result. The type is inferred unless declared.
 Result<Operand> Parser::emit(Opcode code, OperandList operands, const Loc& loc, Type declared) {
   auto op = Op::create(code, loc, std::move(operands));
   Value* value = unnamed(op->addResult(declared), op->info().name.substr(4));
@@ -442,7 +441,7 @@ Result<Operand> Parser::emit(Opcode code, OperandList operands, const Loc& loc, 
   return Operand::of(value);
 }
 
-/// An expression that should be a literal; what it makes otherwise is lost.
+/// Parses an expression that should be a literal; ops that it makes otherwise are discarded.
 Result<Operand> Parser::literalExpression() {
   Block lost;
   const Loc loc = here();
@@ -457,7 +456,7 @@ Result<Operand> Parser::literalExpression() {
   return value;
 }
 
-/// An integer that is known here: a number, a constant, or what is computed from them.
+/// An integer known at parse time: a number, a constant, or an expression of these.
 Result<int64_t> Parser::constantInt(std::string_view what) {
   const Loc loc = here();
   TG_TRY(Operand value, literalExpression());

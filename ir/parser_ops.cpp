@@ -12,8 +12,8 @@ namespace tg {
 using table::Slot;
 using table::SlotKind;
 
-/// Whether a list of attributes follows an op's operands. An empty one is a region where an op takes regions, unless
-/// types or a region follow it.
+/// Whether an attribute list follows an op's operands. For an op with regions `{}` is an empty region, unless types
+/// or a region follow.
 bool Parser::startsAttributes(const Op& op) {
   if (!lex_.peek().is("{")) return false;
   uint32_t offset = lex_.peek().offset;
@@ -35,7 +35,7 @@ bool Parser::startsOperand() {
          token.isWord("true") || token.isWord("false") || token.isWord("dense");
 }
 
-/// Whether an expression stands where an op's name would, `%y = %a + 1.0 : f32`.
+/// Whether an expression stands in place of an op's name, `%y = %a + 1.0 : f32`.
 bool Parser::startsAssignment() {
   if (expressions_ != Expressions::ops) return false;
   const Token& token = lex_.peek();
@@ -43,7 +43,7 @@ bool Parser::startsAssignment() {
   return startsOperand() || (token.text.starts_with("tgk.") && isShorthand(token.text.substr(4)));
 }
 
-/// Whether the results of the next op begin here, `%r =` or `%r, …`, after an op without types.
+/// Whether the results of the next op begin here, `%r =` or `%r, …`: the op before has no types then.
 bool Parser::startsResults() {
   if (lex_.peek().is("[")) return true;
   return lex_.peek().kind == Token::Kind::value && (peekSecond().is("=") || peekSecond().is(","));
@@ -62,7 +62,7 @@ Result<Operand> Parser::literalToken() {
     return failAt(
         lex_.locAt(token.offset),
         fmt::format("'{}' is too large for f32; write inf if that is meant", token.text.substr(0, 40)));
-  // Literals are rounded to f32 where they are read, so that every later stage sees the same value.
+  // Real literals are rounded to f32 when they are read, so that every later stage sees the same value.
   if (!number->isInteger) return Operand::literal(static_cast<double>(static_cast<float>(number->real)));
   Operand literal = Operand::literal(number->integer);
   if (number->integer == 0 && token.text.starts_with('-')) literal.real = -0.0;
@@ -80,7 +80,7 @@ Result<OperandList> Parser::operandsUntil(std::string_view close, int depth) {
   return out;
 }
 
-/// `%a = source`: the target becomes an argument of the op's region.
+/// Parses `%a = source`; %a becomes an argument of the op's region.
 Result<Operand> Parser::binding() {
   Loc loc = here();
   auto target = std::make_unique<Value>();
@@ -92,7 +92,7 @@ Result<Operand> Parser::binding() {
   return Operand::binding(pending_.back().get(), std::move(source));
 }
 
-/// The `[` of an index. In a function over tensors, on a line behind the value's, it begins the next op:
+/// Accepts the `[` of an index. In a function over tensors a `[` on a later line than the value begins the next op:
 /// `[%a, %b] = …`.
 bool Parser::acceptIndex(const Token& value) {
   return (expressions_ != Expressions::none || lex_.isOnLineOf(value)) && accept("[");
@@ -133,7 +133,7 @@ Result<Operand> Parser::operand(int depth) {
   return expected("an operand");
 }
 
-/// How the operand of a slot is written.
+/// How an operand of this slot kind is written.
 static std::string_view formOf(SlotKind kind) {
   switch (kind) {
   case SlotKind::callee:
@@ -145,7 +145,7 @@ static std::string_view formOf(SlotKind kind) {
   }
 }
 
-/// One operand of a slot that stands between commas.
+/// Parses one operand of a comma-separated slot.
 Result<void> Parser::positional(Op& op, const Slot& slot) {
   const Loc place = here();
   const bool value = slot.kind == SlotKind::value || slot.kind == SlotKind::optional ||
@@ -170,7 +170,7 @@ Result<void> Parser::positional(Op& op, const Slot& slot) {
   return {};
 }
 
-/// `(%x, 0.5)` behind `@kernel`.
+/// Parses the inputs `(%x, 0.5)` after `@kernel`.
 Result<void> Parser::calleeInputs(Op& op) {
   TG_CHECK(expect("("));
   TG_TRY(OperandList inputs, operandsUntil(")", 0));
@@ -183,7 +183,7 @@ Result<void> Parser::calleeInputs(Op& op) {
   return {};
 }
 
-/// `(%a = %x, %g = [%y, %z])` of a tg.fused.
+/// Parses the bindings `(%a = %x, %g = [%y, %z])` of a tg.fused.
 Result<void> Parser::regionBindings(Op& op) {
   TG_CHECK(expect("("));
   TG_TRY(OperandList bound, operandsUntil(")", 0));
@@ -208,7 +208,7 @@ Result<void> Parser::operandList(Op& op) {
   auto wrongCount = [&](std::string_view slot) {
     const bool ends = lex_.peek().kind == Token::Kind::end || lex_.peek().is(":") || lex_.peek().is("{") ||
                       placeOf(here())->line != placeOf(op.loc)->line;
-    // NumPy reduces by the name that is an op of two operands here.
+    // In NumPy the names of these ops of two operands are reductions.
     const std::string_view reduces =
         op.code == Opcode::max   ? "; over the axes of one tensor take tg.max_reduce"
         : op.code == Opcode::min ? "; over the axes of one tensor take tg.min_reduce"
@@ -236,7 +236,7 @@ Result<void> Parser::operandList(Op& op) {
       if (accept(",")) TG_CHECK(positional(op, slot));
       break;
     case SlotKind::values:
-      // `%y =` after an op without operands begins the next op.
+      // After an op without operands `%y =` begins the next op.
       while (first ? startsOperand() && !startsBinding() : accept(",")) {
         TG_CHECK(positional(op, slot));
         first = false;
@@ -290,7 +290,7 @@ Result<void> Parser::resultNames(Op& op) {
 Result<void> Parser::types(Op& op, std::string_view name) {
   if (!accept(":")) {
     if (op.results.empty()) return {};
-    // When the line is over, the next one is not to blame.
+    // At the end of a line the error belongs to this op, not to the next line.
     if (placeOf(here())->line != placeOf(op.loc)->line)
       return failAt(op.loc, fmt::format("{}: expected ':' and the result types at the end", name));
     return expected("':' and the result types");
@@ -309,7 +309,7 @@ Result<void> Parser::types(Op& op, std::string_view name) {
     }
   } while (accept(","));
   if (op.info().has(table::terminator)) {
-    // A terminator prints its operands' types.
+    // A terminator is printed with its operands' types.
     if (parsed.size() != op.operands.size())
       return failAt(op.loc,
                     fmt::format("{}: {} operands but {} types", name, op.operands.size(), parsed.size()));
@@ -375,8 +375,8 @@ Result<void> Parser::places(Op& op) {
   return {};
 }
 
-/// Types of the arguments that the op's bindings define: a source's own, a group's flat tensor, the
-/// carried values' result types, u32 for a loop index.
+/// Sets the types of the region arguments that the op's bindings define: the source's type, a group's flat tensor,
+/// the result types for a loop's carried values, u32 for a loop index.
 Result<void> Parser::typeBindings(Op& op) {
   const bool isLoop = op.code == Opcode::k_for;
   size_t carried = 0;
@@ -435,7 +435,7 @@ Result<void> Parser::regions(Op& op) {
 
 Result<std::unique_ptr<Op>> Parser::op() {
   Loc loc = here();
-  auto named = Op::create(Opcode::yield, loc);  // holds the results until the name is known
+  auto named = Op::create(Opcode::yield, loc);  // holds the results until the op's name is parsed
   if (lex_.peek().kind == Token::Kind::value || lex_.peek().is("[")) TG_CHECK(resultNames(*named));
   Loc nameLoc = here();
   if (startsAssignment()) return assignment(std::move(named));

@@ -55,7 +55,7 @@ class Parser : ParseCore {
   // Expressions in kernels (parser_expr.cpp).
   enum class Expressions : uint8_t {
     none,  ///< a function over tensors
-    ops,   ///< the body of a kernel or of a func of scalars: operators become ops before the op they stand in
+    ops,  ///< a body of a kernel or of a func of scalars: operators become ops in front of the op that uses them
     grid,  ///< operators become the keywords of a grid
   };
   struct Infix;
@@ -83,7 +83,7 @@ class Parser : ParseCore {
   static bool isFunction(std::string_view word);
   static bool isShorthand(std::string_view word);
 
-  // Statements that stand for others (parser_sugar.cpp).
+  // Statements that stand for other ops (parser_sugar.cpp).
   Result<void> statement(const Block& around);
   Result<void> flip(Operand cond, Op& branch);
   Result<void> constantStatement();
@@ -104,15 +104,17 @@ class Parser : ParseCore {
 
   std::unique_ptr<Module> module_;
   Scope scope_;
-  std::vector<std::string_view> defined_;        // names in scope, newest last, to undo
+  std::vector<std::string_view>
+      defined_;  // names in scope, newest last; a scope's names are removed at its end
   std::vector<std::unique_ptr<Value>> pending_;  // arguments bound by the op being parsed
   int depth_ = 0;
 
   Expressions expressions_ = Expressions::none;
-  Item* item_ = nullptr;                                 // the kernel or func being parsed
-  Block* current_ = nullptr;                             // where the next op goes
-  std::vector<std::pair<Value*, std::string>> unnamed_;  // made by sugar, with hints of their names
-  std::vector<std::pair<std::string, Value*>> extents_;  // of named axes, once they were asked for
+  Item* item_ = nullptr;      // the kernel or func that is being parsed
+  Block* current_ = nullptr;  // where the next op goes
+  std::vector<std::pair<Value*, std::string>>
+      unnamed_;  // values that shorthands have made, with hints for their names
+  std::vector<std::pair<std::string, Value*>> extents_;  // of named axes that were used
 };
 
 }  // namespace tg

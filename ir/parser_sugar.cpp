@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statements of kernels that stand for others: constants, names for expressions, an early end, bounded while
-// loops.
+// Statements of kernels that stand for other ops: constants, named expressions, early returns, bounded while loops.
 #include <fmt/format.h>
 
 #include "ir/absent.h"
@@ -15,7 +14,7 @@ Value* Parser::unnamed(Value* value, std::string_view hint) {
   return value;
 }
 
-/// Names what sugar has made, apart from all names that the author gave in the item.
+/// Names the values that shorthands have made; the names differ from all that the author uses in the item.
 void Parser::nameValues(const Item& item) {
   if (unnamed_.empty()) return;
   NameTable names(item);
@@ -32,7 +31,7 @@ Error Parser::unknownOp(const Loc& loc, std::string_view name) const {
   return failAt(loc, near.empty() ? text : fmt::format("{}; did you mean '{}'?", text, near));
 }
 
-/// One op, or what stands for some. `around` is the body whose text is read.
+/// Parses one op, or a statement that stands for several. `around` is the body that is being parsed.
 Result<void> Parser::statement(const Block& around) {
   if (lex_.peek().isWord("const")) return constantStatement();
   if (lex_.peek().isWord("tgk.return_if")) return returnIf(around);
@@ -41,7 +40,7 @@ Result<void> Parser::statement(const Block& around) {
   return {};
 }
 
-/// `const TILE = 16`, from here to the end of the body around it; between items, of the module.
+/// `const TILE = 16`: valid to the end of the enclosing body; between items, to the end of the module.
 Result<void> Parser::constantStatement() {
   lex_.next();
   const Loc loc = here();
@@ -62,7 +61,7 @@ Result<void> Parser::constantStatement() {
   return {};
 }
 
-/// The comparison that holds where `code` does not, of integers: floats may be NaN.
+/// The comparison that is true where `code` is false. For integers only: floats may be NaN.
 static std::optional<Opcode> opposite(Opcode code) {
   switch (code) {
   case Opcode::k_lt: return Opcode::k_ge;
@@ -75,7 +74,8 @@ static std::optional<Opcode> opposite(Opcode code) {
   }
 }
 
-/// Gives a branch the opposite of a condition: a comparison that was just made for it is turned around.
+/// Sets the branch's condition to the opposite of `cond`: a comparison that was just built for it is inverted in
+/// place.
 Result<void> Parser::flip(Operand cond, Op& branch) {
   const bool fresh = cond.value && !unnamed_.empty() && unnamed_.back().first == cond.value;
   auto code = fresh ? opposite(cond.value->def->code) : std::nullopt;
@@ -90,7 +90,7 @@ Result<void> Parser::flip(Operand cond, Op& branch) {
   return {};
 }
 
-/// `tgk.return_if %i >= N`: what follows in the kernel stands in a tgk.if of the opposite.
+/// `tgk.return_if %i >= N`: the rest of the kernel becomes the body of a tgk.if with the opposite condition.
 Result<void> Parser::returnIf(const Block& around) {
   const Loc loc = here();
   lex_.next();
@@ -108,7 +108,7 @@ Result<void> Parser::returnIf(const Block& around) {
   return {};
 }
 
-/// `%y = %a * %x[%i] : f32`, and `%y = tgk.clamp %x, 0.0, 1.0 : f32`: names the result of an expression.
+/// Names the result of an expression: `%y = %a * %x[%i] : f32`, `%y = tgk.clamp %x, 0.0, 1.0 : f32`.
 Result<std::unique_ptr<Op>> Parser::assignment(std::unique_ptr<Op> named) {
   const Loc loc = here();
   if (named->results.size() != 1 || !named->groups.empty())
@@ -126,7 +126,7 @@ Result<std::unique_ptr<Op>> Parser::assignment(std::unique_ptr<Op> named) {
   } else {
     TG_TRY(value, expression());
     for (const auto& [axis, extent] : extents_)
-      if (value.value == extent) {  // which others share: it gets one of its own
+      if (value.value == extent) {  // an extent that others use too: this name gets its own
         TG_TRY(value, emit(Opcode::k_dim, extent->def->operands, loc));
         break;
       }
@@ -162,11 +162,11 @@ Result<void> Parser::skipParentheses() {
   return {};
 }
 
-/// A loop that runs as long as a condition on its carried values holds, at most `max` times:
+/// A loop that runs while a condition on its carried values holds, at most `max` times:
 ///
 ///   %z, %n = tgk.while (%a < 4.0) iter_args(%a = %x, %k = 0) max(100) : f32, u32 { … }
 ///
-/// becomes a tgk.for of that many rounds with a tgk.if inside, whose else body hands the values on.
+/// becomes a tgk.for of `max` iterations that contains a tgk.if, whose else body passes the values on.
 Result<std::unique_ptr<Op>> Parser::whileLoop(std::unique_ptr<Op> loop) {
   loop->code = Opcode::k_for;
   TG_CHECK(expect("("));
@@ -201,14 +201,15 @@ Result<std::unique_ptr<Op>> Parser::whileLoop(std::unique_ptr<Op> loop) {
   return loop;
 }
 
-/// Reads the condition and the body, which stand at these places of the text.
+/// Parses the condition and the body, which are at these byte offsets of the text.
 Result<void> Parser::whileBody(Op& loop, uint32_t condition, uint32_t body) {
   const size_t mark = defined_.size();
   loop.regions.push_back(std::make_unique<Block>());
   Block& round = *loop.regions.back();
   for (auto& value : std::exchange(pending_, {})) {
     value->block = &round;
-    if (!round.args.empty()) TG_CHECK(define(value.get(), value->loc));  // the index has no name yet
+    if (!round.args.empty())
+      TG_CHECK(define(value.get(), value->loc));  // the index, which comes first, has no name yet
     round.args.push_back(std::move(value));
   }
   Block* outer = std::exchange(current_, &round);
@@ -220,7 +221,7 @@ Result<void> Parser::whileBody(Op& loop, uint32_t condition, uint32_t body) {
   auto branch = Op::create(Opcode::k_if, loop.loc, {std::move(cond)});
   branch->regions.push_back(std::make_unique<Block>());
   TG_CHECK(block(*branch->regions.back()));
-  // Told here, because the verifier knows only the two ops that the loop becomes.
+  // Checked here, because the verifier knows only the two ops that the loop becomes.
   const Op* last = branch->regions.back()->ops.back();
   const size_t yielded = last && last->code == Opcode::k_yield ? last->operands.size() : 0;
   const size_t carried = round.args.size() - 1;  // all but the index

@@ -24,7 +24,7 @@ class Printer {
   void put(fmt::format_string<Args...> format, Args&&... args) {
     fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
   }
-  // What most of a text consists of goes there without a format string.
+  // The most frequent parts of a text are appended without a format string.
   void value(const Value& value) {
     out_ += '%';
     out_ += value.name;
@@ -49,10 +49,10 @@ class Printer {
   void block(const Block& block, int indent);
   void argument(const Value& value);
   void location(const Loc& loc) {
-    // An unknown one is written too: without it, reading the text again would make up a place.
+    // An unknown location is printed too: otherwise reading the text again would set a new one.
     if (options_.locations) put(" {}", locAttr(loc));
   }
-  /// Runs fn for each result slot with its first member and member count (0: a single value).
+  /// Calls fn for each result slot with its first result and member count (0: a single value).
   template <class Fn>
   void eachSlot(const Op& op, Fn fn);
 
@@ -183,7 +183,7 @@ void Printer::resultNames(const Op& op) {
 
 void Printer::types(const Op& op) {
   if (op.info().has(table::terminator)) {
-    // A literal does not say its type, so that beside one no types stand.
+    // A literal has no type of its own: a terminator with a literal operand prints no types.
     for (const Operand& operand : op.operands)
       if (!operand.value) return;
     for (size_t i = 0; i < op.operands.size(); ++i)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Result<T>: a value, or the diagnostics that say why there is none. The library never throws,
-// prints or exits across its boundary; a user's error is always one of these.
+// Result<T>: a value, or the diagnostics that say why there is none. The library does not throw, print or exit across
+// its boundary: every error of a user is returned as one of these.
 #pragma once
 
 #include <cassert>
@@ -32,20 +32,20 @@ class Error {
   void addNote(Loc loc, std::string text) {
     all_.back().notes.push_back({Severity::note, std::move(loc), std::move(text), {}});
   }
-  /// The same on an error that is about to be returned.
+  /// The same for an error that is about to be returned.
   [[nodiscard]] Error note(Loc loc, std::string text) && {
     addNote(std::move(loc), std::move(text));
     return std::move(*this);
   }
   bool empty() const { return all_.empty(); }
-  /// All diagnostics as they are shown to a person.
+  /// All diagnostics in the form that is shown to users.
   std::string str() const;
 
  private:
   std::vector<Diagnostic> all_;
 };
 
-/// An error without a place in a source text.
+/// An error without a location.
 inline Error fail(std::string message) { return Error(nullptr, std::move(message)); }
 inline Error failAt(Loc loc, std::string message) { return Error(std::move(loc), std::move(message)); }
 
