@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who wrote each byte of each buffer last.
+// For each byte of each buffer, which value wrote it last. Kept as a map of disjoint pieces.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tg {
 class ByteOwners {
  public:
   static constexpr int kNone = -1;  ///< never written
-  static constexpr int kZero = 0;   ///< reads as zero
+  static constexpr int kZero = 0;   ///< filled with zeros
 
   struct Range {
     std::string buffer;
@@ -26,9 +26,9 @@ class ByteOwners {
   };
 
   void write(const Range& range, int owner);
-  /// The first written piece of a range that another owner than this one has.
+  /// The first written piece of a range that is not the owner's.
   std::optional<Piece> foreign(const Range& range, int owner) const;
-  /// Whether every byte of a range is the owner's.
+  /// Whether the owner wrote every byte of a range last.
   bool owns(const Range& range, int owner) const;
 
   static bool overlap(const Range& a, const Range& b) {
@@ -36,7 +36,7 @@ class ByteOwners {
   }
 
  private:
-  using Pieces = std::map<int64_t, Piece>;  ///< by begin, disjoint
+  using Pieces = std::map<int64_t, Piece>;  ///< by begin; disjoint
   std::map<std::string, Pieces> buffers_;
 };
 

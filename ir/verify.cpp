@@ -74,7 +74,8 @@ class Verifier {
   }
 
  private:
-  /// An error without a location, of an op with loc(unknown), is located at the function or kernel that holds the op.
+  /// Collects an error. One without a location, for an op with loc(unknown), gets that of the function or kernel
+  /// around it.
   void report(const Error& error) {
     for (Diagnostic each : error.diagnostics()) {
       if (!placeOf(each.loc)) each.loc = item_;
@@ -100,13 +101,13 @@ class Verifier {
   bool structure();
 
   const Module& module_;
-  Loc item_;  ///< where the item at hand stands
+  Loc item_;  ///< the location of the current item
   Error errors_;
 };
 
 table::Where functionPlace(const Module& module) {
   switch (module.stage) {
-  // On its way through fuse a module knows its target, and holds regions beside ops that have none yet.
+  // While fuse runs, a module has a target already, and regions beside ops that are not in one yet.
   case Stage::tensor:
     if (find(module.attrs, "target")) return static_cast<table::Where>(table::inTensor | table::inFused);
     return table::inTensor;
@@ -141,7 +142,7 @@ bool Verifier::attributes(const Op& op) {
       report(op.loc, fmt::format("tg.fused [fused.schedule]: {}", formed.error().message()));
       good = false;
     }
-  if (!good) return false;  // one that is missing may be the unknown one
+  if (!good) return false;  // a missing attribute may be the unknown one, misspelt
   for (const table::AttrRow& row : op.info().attrs)
     if (row.fallback.empty() && !find(op.attrs, row.name))
       bad(fmt::format("attribute '{}' is required", row.name));
@@ -224,7 +225,7 @@ void Verifier::op(const Op& op, const Item& func, table::Where where) {
   const size_t before = errors_.diagnostics().size();
   for (const auto& region : op.regions)
     block(*region, func, op.code == Opcode::fused ? table::inRegion : where);
-  // What an op with regions gives is inferred from theirs.
+  // The results of an op with regions are inferred from the regions.
   if (good && errors_.diagnostics().size() == before) types(op);
 }
 
@@ -244,7 +245,7 @@ void Verifier::returned(const Item& func) {
     return report(last->loc, fmt::format("return [return.c1]: @{} has {} results, {} are returned", func.name,
                                          func.results.size(), last->operands.size()));
   for (size_t i = 0; i < func.results.size(); ++i) {
-    if (!last->in(static_cast<int>(i))) continue;  // a literal, which is reported as an operand
+    if (!last->in(static_cast<int>(i))) continue;  // a literal, which is checked as an operand
     if (!(last->in(static_cast<int>(i))->type == func.results[i].type))
       report(last->loc, fmt::format("return [return.c1]: result '{}' is {}, %{} is {}", func.results[i].name,
                                     func.results[i].type.str(), last->in(static_cast<int>(i))->name,
@@ -252,10 +253,10 @@ void Verifier::returned(const Item& func) {
   }
 }
 
-/// Effects that name something must name it once in a function.
+/// Checks that effects with a name have different names within a function.
 void Verifier::functionEffects(const Item& func) {
   std::set<std::pair<Opcode, std::string>> seen;
-  std::map<std::string, std::vector<std::vector<int64_t>>> updated;  // rows of a symbol, by its name
+  std::map<std::string, std::vector<std::vector<int64_t>>> updated;  // ranges of rows, by the symbol's name
   for (Op* op : func.body.ops) {
     std::string key;
     if (op->code == Opcode::constant && as::constant(*op).seed()) {
@@ -264,9 +265,9 @@ void Verifier::functionEffects(const Item& func) {
       continue;
     }
     if (op->code == Opcode::update && namesRows(*op)) {
-      // Other rows than those of the updates before are no second update.
+      // A second update of a symbol is allowed for other rows.
       std::vector<int64_t> rows = rowsNamed(*op);
-      if (rows.size() != 2) continue;  // an error of its own
+      if (rows.size() != 2) continue;  // reported elsewhere
       auto& before = updated[op->operands[0].text];
       const bool apart = std::none_of(before.begin(), before.end(), [&](const std::vector<int64_t>& other) {
         return rows[0] < other[1] && other[0] < rows[1];
@@ -328,7 +329,7 @@ void Verifier::function(const Item& func) {
   functionEffects(func);
 }
 
-/// A kernel, or a func that kernels call: the form of its ops, then what the kernel verifier proves of it.
+/// Checks a kernel, or a func that kernels call: first the form of its ops, then the kernel verifier's rules.
 void Verifier::kernelCode(const Item& item) {
   const size_t before = errors_.diagnostics().size();
   const bool kernel = item.kind == ItemKind::kernel;
@@ -345,14 +346,14 @@ void Verifier::kernelCode(const Item& item) {
       op(*each, item, table::inKernel);
     else if (attributes(*each))
       resultCount(*each);
-  if (errors_.diagnostics().size() != before) return;  // what follows relies on well-formed ops
+  if (errors_.diagnostics().size() != before) return;  // the rest relies on well-formed ops
   auto checked = kernel ? verifyKernel(item) : verifyKernelFunc(item);
   if (checked && kernel && module_.stage < Stage::kernel) checked = verifyKernelWrites(item);
   if (!checked) report(checked.takeError());
   if (auto named = verifyKernelSymbols(item, module_); !named) report(named.takeError());
 }
 
-/// A function that the host calls after every n-th step takes nothing but what the host fills in.
+/// Checks a function that the host calls after every n-th step: its arguments must all be filled by the host.
 void Verifier::repetition(const Item& func) {
   const Attr* every = find(func.attrs, "every");
   if (!every) return;
@@ -408,7 +409,7 @@ void Verifier::storage(const Item& item) {
                                         "randn(0.02), which is of floats",
                                         item.name, name(item.type.dtype)));
   if (!init) return;
-  constexpr size_t kShown = 8;  // values
+  constexpr size_t kShown = 8;  // values that the message lists
   const auto wrong = [&](std::string_view why) {
     const size_t count = init->list.size();
     report(item.loc,
@@ -433,7 +434,7 @@ void Verifier::storage(const Item& item) {
       return wrong(fmt::format("{} is no {}", value.str(), name(item.type.dtype)));
 }
 
-/// Whether everything else may be looked at.
+/// Checks the structure; false if the other checks cannot run.
 bool Verifier::structure() {
   if (auto names = verifyNames(module_); !names) report(names.takeError());
   for (const auto& item : module_.items) {

@@ -52,8 +52,9 @@ class DispatchVerifier {
   Target target_;
   Error errors_;
   std::unordered_map<std::string, const Item*> kernels_, binaries_;
-  std::vector<std::pair<Access, const Op*>> pending_;  ///< since the last barrier
-  /// A collective that has begun and is not waited for.
+  std::vector<std::pair<Access, const Op*>>
+      pending_;  ///< accesses since the last barrier, with their commands
+  /// A collective that has begun and has not been waited for.
   struct InFlight {
     int64_t id;
     const Op* op;
@@ -81,7 +82,7 @@ void DispatchVerifier::hashes() {
   }
 }
 
-/// The error of a range that crosses the end of an allocation, or "".
+/// The error of a range that crosses the end of an allocation; "" if it does not.
 std::string DispatchVerifier::crossing(const Range& range) const {
   if (target_.fit(range.offset, range.bytes) == range.offset) return "";
   return fmt::format("bytes {} to {} of @{} cross a multiple of {}, where one buffer ends", range.offset,
@@ -124,7 +125,7 @@ bool DispatchVerifier::inside(const Op& op, const Access& access) {
   return false;
 }
 
-/// Reads `args(in(@a[0:4]), …)`; false when something about it is wrong, which is then reported.
+/// Reads `args(in(@a[0:4]), …)`. Reports what is wrong with it and returns false.
 bool DispatchVerifier::accesses(const Op& op, std::vector<Access>* out) {
   const Operand* args = op.keyword("args");
   bool good = args != nullptr;
@@ -173,8 +174,8 @@ std::string modeOf(const Type& type) {
   return type.mode == BufMode::in || type.mode == BufMode::out ? std::string(name(type.mode)) : "inout";
 }
 
-/// Invocations of one dispatch are unordered: outputs overlap neither each other nor texel views. A storage input may be
-/// exactly an output's range, if each element is read by the invocation that writes it.
+/// The invocations of a dispatch are unordered: outputs must not overlap each other or texel views. A storage input
+/// may have exactly the range of an output, if each element is read only by the invocation that writes it.
 void DispatchVerifier::aliases(const Op& op, const std::vector<Access>& accesses) {
   auto text = [](const Range& range) {
     return fmt::format("@{}[{}:{}]", range.buffer, range.offset, range.bytes);
@@ -223,7 +224,7 @@ void DispatchVerifier::dispatch(const Op& op, const std::vector<Access>& accesse
   aliases(op, accesses);
 }
 
-/// Commands between two barriers may run at the same time.
+/// Commands between two barriers may run at the same time: none may write what another accesses.
 void DispatchVerifier::hazards(const Op& op, const std::vector<Access>& accesses) {
   for (const Access& access : accesses) {
     for (const auto& [earlier, from] : pending_) {
@@ -243,7 +244,7 @@ void DispatchVerifier::hazards(const Op& op, const std::vector<Access>& accesses
   for (const Access& access : accesses) pending_.push_back({access, &op});
 }
 
-/// No command accesses the ranges of a collective in flight.
+/// Checks that no command accesses the ranges of a collective in flight.
 void DispatchVerifier::inFlightAccess(const Op& op, const std::vector<Access>& accesses) {
   for (const InFlight& begun : inFlight_)
     for (const Access& access : accesses)
@@ -259,8 +260,8 @@ void DispatchVerifier::inFlightAccess(const Op& op, const std::vector<Access>& a
       }
 }
 
-/// Whether the ranges are pairs of an input and an output, of which one is that of all ranks' shards and the other one
-/// shard, for one number of ranks.
+/// Whether the ranges are pairs of an input and an output, one with the shards of all ranks and the other with one
+/// shard, all for the same number of ranks.
 static bool arePairs(const std::vector<Access>& touched, bool gathers) {
   int64_t ranks = 0;
   for (size_t in = 0; in < touched.size(); in += 2) {
@@ -334,7 +335,7 @@ void DispatchVerifier::command(const Op& op) {
 }
 
 Result<void> DispatchVerifier::run() {
-  target_ = *targetOf(module_.attrs);  // which the verifier has read before
+  target_ = *targetOf(module_.attrs);  // the verifier has checked that it can be read
   hashes();
   for (const auto& item : module_.items) {
     if (item->kind != ItemKind::func || isKernelFunc(*item)) continue;

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kMemberAlignment = 16;
 
-/// Executes a planned module's memory in text order: who wrote each byte last. A value is intact when
-/// it owns all its bytes at every read, which is what "no two live values overlap" means.
+/// Simulates a planned module's memory in text order: for each byte, which value wrote it last. A value is intact if
+/// it owns all its bytes at every read. If all values are, no two live values overlap.
 class PlanVerifier {
  public:
   explicit PlanVerifier(const Module& module) : module_(module) {}
@@ -71,12 +71,12 @@ class PlanVerifier {
   const Module& module_;
   Target target_;
   Error errors_;
-  // Of the function at hand.
+  // State of the current function.
   const Item* func_ = nullptr;
   ByteOwners bytes_;
   std::vector<Owner> owners_;
   std::unordered_map<const Value*, int> ownerOf_;
-  std::unordered_map<std::string, int> entryOf_;  ///< owner of a symbol's value at entry
+  std::unordered_map<std::string, int> entryOf_;  ///< owner of the value that a symbol has at entry
   std::unordered_map<const Op*, int> position_;
   std::unordered_map<const Value*, int> lastUse_;
   std::unordered_map<const Value*, const Value*>
@@ -109,7 +109,7 @@ bool PlanVerifier::inBuffer(const Loc& loc, std::string_view what, const Place& 
   return false;
 }
 
-/// One binding lies in one of the buffers that a large one is made of.
+/// Checks that a binding lies inside one allocation: a large buffer is made of several.
 bool PlanVerifier::inOneAllocation(const Loc& loc, std::string_view what, const Range& range) {
   if (target_.fit(range.offset, range.bytes) == range.offset) return true;
   report(loc, fmt::format("{} [plan.allocation]: bytes {} to {} of @{} cross a multiple of {}, where one "
@@ -118,7 +118,7 @@ bool PlanVerifier::inOneAllocation(const Loc& loc, std::string_view what, const 
   return false;
 }
 
-/// Parameters and states have homes of their own.
+/// Checks that parameters and states have homes that do not overlap.
 void PlanVerifier::homes() {
   ByteOwners taken;
   std::vector<const Item*> items;
@@ -140,7 +140,8 @@ void PlanVerifier::homes() {
   }
 }
 
-/// A function's inputs and results stay valid until its own next call, whatever else runs.
+/// Checks that functions do not overwrite each other's inputs and results, which stay valid until the next call of
+/// the same function.
 void PlanVerifier::ioAcrossFunctions() {
   std::sort(io_.begin(), io_.end(),
             [](const auto& a, const auto& b) { return a.first.offset < b.first.offset; });
@@ -182,7 +183,7 @@ void PlanVerifier::start(const Item& func) {
   lastUse_.clear();
   updates_.clear();
   inPlaceOf_.clear();
-  newOwner("a fill", nullptr);  // ByteOwners::kZero
+  newOwner("a fill", nullptr);  // becomes ByteOwners::kZero
   if (const Item* persistent = module_.find(ItemKind::buffer, "persistent"))
     bytes_.write({"persistent", 0, persistent->bytes}, ByteOwners::kZero);
   for (const auto& item : module_.items) {
@@ -223,7 +224,7 @@ void PlanVerifier::arguments(const Item& func) {
   }
 }
 
-/// Whether all values of an op can be looked at.
+/// Whether all results of an op have places, which further checks need.
 bool PlanVerifier::placed(const Op& op) {
   bool good = true;
   for (const auto& result : op.results) {
@@ -240,7 +241,7 @@ bool PlanVerifier::placed(const Op& op) {
 
 void PlanVerifier::read(const Op& op, const Value& value) {
   auto owner = ownerOf_.find(&value);
-  if (owner == ownerOf_.end()) return;  // reported where it has no good place
+  if (owner == ownerOf_.end()) return;  // reported where it was defined without a valid place
   if (value.def && value.def->code == Opcode::adjoin)
     return forEachUse(std::as_const(*value.def), [&](const Value* part) { read(op, *part); });
   auto other = bytes_.foreign(rangeOf(value), owner->second);
@@ -283,7 +284,8 @@ void PlanVerifier::groupOperand(const Op& op, int binding) {
                                members[0]->name, first.buffer));
 }
 
-/// @persistent holds homes alone: what is written there is the new value of that home's symbol, or becomes it in place.
+/// @persistent holds only homes: a result there must be the new value of that home's symbol, or be updated in place
+/// to it.
 void PlanVerifier::resultRoom(const Op& op, const Value& value) {
   const std::string& buffer = value.place->buffer;
   if (buffer == "io") io_.push_back({rangeOf(value), func_});
@@ -302,7 +304,7 @@ void PlanVerifier::resultRoom(const Op& op, const Value& value) {
                                 label(op, "home"), value.name, value.place->offset));
 }
 
-/// Whether a result may stand on the bytes of a binding of its own region.
+/// Checks that a result may be written over the bytes of a binding of its own region.
 bool PlanVerifier::inPlaceLegal(const Op& op, int slotIndex, const Value& result, int binding,
                                 const Range& range) {
   std::vector<Value*> sources = bindingSources(op, binding);
@@ -350,7 +352,7 @@ void PlanVerifier::overlapsOperands(const Op& op, int slotIndex, const ResultSlo
 }
 
 void PlanVerifier::write(const Op& op, const ResultSlot& slot, const Range& range) {
-  // A group's kernel writes the padding it spans as it writes zeros.
+  // The kernel that writes a group also writes zeros to the padding between its members.
   if (slot.group) bytes_.write(range, ByteOwners::kZero);
   for (int member = 0; member < slot.count; ++member) {
     const Value& value = *op.result(slot.first + member);
@@ -396,7 +398,7 @@ void PlanVerifier::region(const Op& op) {
   for (const ResultSlot& slot : slots) write(op, slot, slotRange(op, slot));
 }
 
-/// What ranks join stands in the bytes of what they give, which nothing reads any more.
+/// The results of an all-reduce are in place of the operands, which must not be read later.
 void PlanVerifier::allReduce(const Op& op) {
   for (int index = 0; index < op.numOperands(); ++index) {
     const Value &source = *op.in(index), &result = *op.result(index);
@@ -416,7 +418,7 @@ void PlanVerifier::allReduce(const Op& op) {
   }
 }
 
-/// What is taken apart or put together stands in bytes of its own.
+/// The results of reduce-scatter and all-gather must not overlap the operands or each other.
 void PlanVerifier::parts(const Op& op) {
   for (int index = 0; index < op.numOperands(); ++index) {
     if (!ownerOf_.contains(op.in(index))) return;  // reported where it was defined
@@ -445,7 +447,7 @@ void PlanVerifier::parts(const Op& op) {
   }
 }
 
-/// The operands stand side by side, and are intact as long as somebody reads the result, which owns no byte itself.
+/// The operands must lie side by side. They must be intact whenever the result is read, which owns no bytes itself.
 void PlanVerifier::adjoin(const Op& op) {
   const Value& whole = *op.result();
   int64_t offset = whole.place->offset;
@@ -477,7 +479,7 @@ void PlanVerifier::fill(const Op& op) {
   if (!buffer || range.offset < 0 || range.bytes <= 0 || range.offset + range.bytes > buffer->bytes)
     return report(op.loc, fmt::format("{}: bytes {} to {} are outside of @{}", label(op, "range"),
                                       range.offset, range.offset + range.bytes, range.buffer));
-  constexpr int64_t kWord = 4;  // what a device fills by
+  constexpr int64_t kWord = 4;  // devices fill whole words
   if (range.offset % kWord != 0)
     return report(op.loc,
                   fmt::format("{}: offset {} is no multiple of {}", label(op, "align"), range.offset, kWord));
@@ -498,7 +500,7 @@ void PlanVerifier::update(const Op& op) {
   bytes_.write(home, newOwner(fmt::format("the update of @{}", symbol->name), op.loc));
 }
 
-/// What the host reads after the step stays in @io.
+/// Checks that values that the host reads after the step are in @io.
 void PlanVerifier::mustBeIo(const Op& op) {
   forEachUse(op, [&](Value* value) {
     if (!ownerOf_.contains(value)) return;
@@ -542,13 +544,13 @@ void PlanVerifier::function(const Item& func) {
   start(func);
   arguments(func);
   for (Op* op : func.body.ops) operation(*op);
-  // Nothing may have overwritten what the host reads once the step has ended.
+  // After the step nothing may have overwritten the values that the host reads.
   for (Op* op : func.body.ops)
     if (hostReads(*op)) forEachUse(static_cast<const Op&>(*op), [&](Value* value) { read(*op, *value); });
 }
 
 Result<void> PlanVerifier::run() {
-  target_ = *targetOf(module_.attrs);  // which the verifier has read before
+  target_ = *targetOf(module_.attrs);  // the verifier has checked that it can be read
   homes();
   if (!errors_.empty()) return std::move(errors_);
   for (const Item* func : module_.all(ItemKind::func)) function(*func);

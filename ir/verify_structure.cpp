@@ -21,8 +21,8 @@ using table::SlotKind;
 
 bool isPlain(const Operand& operand) { return operand.kind == Kind::value || operand.kind == Kind::literal; }
 
-/// What is wrong with an operand by itself, "" when nothing is: null values, parts that are missing or of
-/// another kind. Looks at no value.
+/// What is wrong with an operand by itself: null values, parts that are missing or of another kind. "" if nothing is.
+/// Does not dereference values.
 std::string_view malformed(const Operand& operand, int depth) {
   if (depth > kMaxNesting) return "is nested too deeply";
   const bool valued =
@@ -77,7 +77,7 @@ bool fits(const Slot& slot, const Operand& operand) {
   }
 }
 
-/// How the operands do not fill the slots of the op's row, in order; "" when they do.
+/// How the operands fail to fill the slots of the op's row in order; "" if they fill them.
 std::string unfilled(const Op& op) {
   size_t next = 0;
   const auto takeAll = [&](const Slot& slot) {
@@ -103,7 +103,7 @@ std::string unfilled(const Op& op) {
   return fmt::format("{} operands, of which {} fill its slots", op.operands.size(), next);
 }
 
-/// The arguments that an op's bindings define, in the order of its first region's.
+/// The arguments that an op's bindings define, in the order of its first region's arguments.
 void boundArguments(const OperandList& operands, std::vector<const Value*>& out) {
   for (const Operand& operand : operands) {
     if (operand.kind == Kind::binding) out.push_back(operand.value);
@@ -111,7 +111,7 @@ void boundArguments(const OperandList& operands, std::vector<const Value*>& out)
   }
 }
 
-/// What is wrong with a type, "" when nothing is.
+/// What is wrong with a type; "" if nothing is.
 std::string wrongType(const Type& type) {
   const bool lanes = type.lanes == 1 || type.lanes == 2 || type.lanes == 4;
   Shape fixed = type.shape;
@@ -128,13 +128,13 @@ Error bad(const Op& op, std::string_view label, std::string_view why) {
 }
 
 /// A set whose keys are removed in the reverse order of their insertion: a vector of keys and a hash table of their
-/// numbers with linear probing. No key was probed past one that came later, so removing the last key leaves no gap in
-/// the probe sequence of another.
+/// numbers with linear probing. A key was never probed past one inserted later, so that removing the last key leaves
+/// no gap in another's probe sequence.
 template <class Key>
 class ScopedSet {
  public:
   bool contains(const Key& key) const { return !table_.empty() && table_[find(key)] >= 0; }
-  /// Whether it was new.
+  /// Inserts a key; false if it was in the set.
   bool insert(const Key& key) {
     if (2 * keys_.size() >= table_.size()) grow();
     int& at = table_[find(key)];
@@ -144,13 +144,13 @@ class ScopedSet {
     return true;
   }
   size_t size() const { return keys_.size(); }
-  /// Leaves the first `size` keys.
+  /// Removes all but the first `size` keys.
   void shrink(size_t size) {
     for (; keys_.size() > size; keys_.pop_back()) table_[find(keys_.back())] = -1;
   }
 
  private:
-  /// The place of a key in the table, or the free one where it would be.
+  /// The slot of a key in the table, or the free slot where it would be inserted.
   size_t find(const Key& key) const {
     constexpr uint64_t kSpread = 0x9e3779b97f4a7c15;  // addresses differ in their middle bits
     size_t at = (std::hash<Key>()(key) * kSpread >> 32) & (table_.size() - 1);
@@ -164,7 +164,8 @@ class ScopedSet {
   }
 
   std::vector<Key> keys_;
-  std::vector<int> table_;  ///< numbers of keys, -1 for none; a power of two, at least half of it free
+  std::vector<int>
+      table_;  ///< numbers of keys, -1 for a free slot; its size is a power of two, at least twice the keys
 };
 
 class StructureVerifier {
@@ -173,7 +174,7 @@ class StructureVerifier {
   Result<void> run();
 
  private:
-  /// What may be named at a place.
+  /// The values and names that are visible.
   struct Scope {
     ScopedSet<const Value*> values;
     ScopedSet<std::string_view> names;
@@ -195,10 +196,10 @@ class StructureVerifier {
 
   const Item& item_;
   const Module& module_;
-  Scope scope_, isolated_;  ///< the second one empty: its memory serves region after region
+  Scope scope_, isolated_;  ///< isolated_ is empty: its memory is reused for region after region
 };
 
-/// Whether a block, which may be broken, holds a value.
+/// Whether a block, which may be malformed, defines a value.
 bool holds(const Block& block, const Value* value, int depth = 0) {
   auto is = [&](const std::unique_ptr<Value>& each) { return each.get() == value; };
   if (std::any_of(block.args.begin(), block.args.end(), is)) return true;
@@ -210,7 +211,7 @@ bool holds(const Block& block, const Value* value, int depth = 0) {
   return false;
 }
 
-/// Why a value that is not visible is not; it may be gone.
+/// Why a value is not visible. The value may have been destroyed.
 std::string StructureVerifier::missing(const Value* value) const {
   if (holds(item_.body, value)) return fmt::format("%{} is used where it is not defined yet", value->name);
   for (const auto& other : module_.items)
@@ -231,7 +232,7 @@ Result<void> StructureVerifier::define(const Value* value, const Loc& loc, std::
   return {};
 }
 
-/// What is wrong with a place by itself, "" when nothing is: later checks reckon with its numbers.
+/// What is wrong with a place by itself, "" if nothing is: later checks compute with its numbers.
 std::string_view wrongPlace(const Place& place) {
   if (!isSymbolName(place.buffer)) return "has a place in a buffer without a name";
   if (place.offset < 0 || place.offset > kMaxBytes || place.pitch < 0 || place.pitch > kMaxPitch)
@@ -239,7 +240,7 @@ std::string_view wrongPlace(const Place& place) {
   return "";
 }
 
-/// Memory is laid out from stage planned on; the value whose bytes another takes over is one that is defined.
+/// Checks a place: allowed only from stage planned on, and `inplace` names a visible value.
 Result<void> StructureVerifier::place(const Value& value, const Loc& loc, std::string_view owner) {
   if (!value.place) return {};
   std::string_view why = wrongPlace(*value.place);
@@ -284,7 +285,7 @@ Result<void> StructureVerifier::results(const Op& op) {
   return {};
 }
 
-/// An op's first region takes what the op binds, in order; the others take nothing.
+/// Checks that an op's first region has the arguments that the op binds, in order, and the other regions none.
 Result<void> StructureVerifier::bindings(const Op& op) {
   std::vector<const Value*> bound;
   boundArguments(op.operands, bound);
@@ -316,7 +317,7 @@ Result<void> StructureVerifier::regions(const Op& op, int depth) {
     return bad(op, "region", fmt::format("regions are nested deeper than {}", kMaxNesting));
   for (const auto& region : op.regions) {
     Scope outer;
-    if (op.code == Opcode::fused) {  // isolated from above
+    if (op.code == Opcode::fused) {  // the region is isolated from above
       outer = std::exchange(scope_, std::move(isolated_));
       isolated_ = {};
     }
@@ -350,7 +351,7 @@ Result<void> StructureVerifier::block(const Block& block, int depth) {
   return {};
 }
 
-/// An item without code: its type, its home, its size.
+/// Checks an item without code: its type, its home, its size.
 Result<void> StructureVerifier::storage(const std::string& owner) {
   if (!item_.body.ops.empty() || !item_.body.args.empty())
     return failAt(

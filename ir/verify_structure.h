@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parser guarantees of every text, checked of a module that lives in memory.
+// The structural guarantees of parsed text, checked for a module that was built or changed in memory.
 #pragma once
 
 #include "ir/module.h"
@@ -7,30 +7,30 @@
 
 namespace tg {
 
-/// Regions, operands, attributes and locations nest at most this deep: recursion over them is bounded.
+/// Regions, operands, attributes and locations are nested at most this deep, so that recursion over them is bounded.
 constexpr int kMaxNesting = 64;
-/// Offsets and sizes in bytes, and pitches in elements, stay below these: sums and products of what a text
-/// says then fit 64 bits.
+/// Offsets and sizes in bytes, and pitches in elements, are below these limits, so that sums and products of numbers
+/// in a text fit 64 bits.
 constexpr int64_t kMaxBytes = int64_t{1} << 50, kMaxPitch = int64_t{1} << 20;
 
-/// Whether a text can spell it behind '%' or '@'.
+/// Whether the name can be written after '%' or '@'.
 bool isSymbolName(std::string_view name);
 
-/// Checks the operands of one op by themselves: none is null, and they fill the slots of its row.
+/// Checks the operands of one op by themselves: no null values, and they fill the slots of its row.
 Result<void> verifyOperands(const Op& op);
 
-/// Checks what everybody who reads a func or kernel takes for granted: no null pointer, operands that fill
-/// the op's slots, values that are defined before they are used and named once, results that know their op,
-/// region arguments that the op binds, types that have a size. Follows no pointer before it is known to be
-/// good. The error holds the first finding; what follows it may be its consequence.
+/// Checks the assumptions of all code that reads a func or kernel: no null pointers, operands that fill the op's
+/// slots, values that are defined before they are used and have unique names, results that point to their op, region
+/// arguments that the op binds, types that have a size. Follows no pointer before it is known to be valid. The error
+/// holds only the first finding, because others may follow from it.
 Result<void> verifyStructure(const Item& item, const Module& module);
 
-/// Checks that no tensor has more than kMaxElements elements. A pass may compute sizes from those of a module
-/// that pass a limit, which is no fault of the pass.
+/// Checks that no tensor has more than kMaxElements elements. A pass may compute sizes from a valid module's that
+/// exceed the limit, which is no error of the pass.
 Result<void> verifySizes(const Module& module);
 
-/// Checks that the names of a module and its items can be spelled, and those of items stand once for their kind; params
-/// and states share theirs.
+/// Checks that the names of a module and its items can be written, and that no two items of a kind share a name;
+/// params and states count as one kind.
 Result<void> verifyNames(const Module& module);
 
 }  // namespace tg
