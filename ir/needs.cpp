@@ -14,8 +14,8 @@
 namespace tg {
 namespace {
 
-/// The member of a target for each limit, in the order of LimitId; null where targets do not tell. A target's
-/// alignment suits storage and views.
+/// The member of Target for each limit, in the order of LimitId; null if targets do not have the limit. A target's
+/// alignment is sufficient for storage buffers and for views.
 constexpr int64_t Target::*kMembers[] = {
     &Target::maxInvocations,
     &Target::maxWorkgroupX,
@@ -32,13 +32,13 @@ constexpr int64_t Target::*kMembers[] = {
 };
 static_assert(sizeof kMembers / sizeof kMembers[0] == kLimitCount);
 
-/// What the kernel language allows on any device.
+/// The largest value that the kernel language allows on any device.
 int64_t mostOfLanguage(LimitId id) {
   if (id == LimitId::invocations || id == LimitId::workgroupX) return kMaxInvocations;
   return id == LimitId::sharedBytes ? kMaxSharedBytes : INT64_MAX;
 }
 
-constexpr uint32_t kCapabilityOfSubgroups = 61;  // GroupNonUniform, which the others of subgroups imply
+constexpr uint32_t kCapabilityOfSubgroups = 61;  // GroupNonUniform; the other subgroup capabilities imply it
 
 template <class T>
 void addOnce(std::vector<T>& all, const T& value) {
@@ -47,7 +47,7 @@ void addOnce(std::vector<T>& all, const T& value) {
 
 void raise(KernelNeeds& needs, LimitId id, int64_t amount) { needs[id] = std::max(needs[id], amount); }
 
-/// The largest power of two that both are multiples of.
+/// Lowers the alignment to the largest power of two that also divides the offset.
 void alignTo(KernelNeeds& needs, LimitId id, int64_t offset) {
   if (offset) needs[id] = std::min(needs[id], offset & -offset);
 }
@@ -146,14 +146,14 @@ void addRange(KernelNeeds& needs, int64_t offset, int64_t bytes, int64_t texelBy
 
 void addCode(KernelNeeds& needs, std::span<const uint32_t> code, const Target& made) {
   constexpr size_t headerWords = 5;
-  constexpr uint32_t opCapability = 17;  // capabilities stand before everything else
+  constexpr uint32_t opCapability = 17;  // capabilities come before everything else
   for (size_t at = headerWords; at + 1 < code.size() && (code[at] & 0xffff) == opCapability; at += 2) {
     if (everyDeviceHas(code[at + 1])) continue;
     addOnce(needs.capabilities, code[at + 1]);
     const CapabilityRow* row = capabilityRow(code[at + 1]);
     if (row && row->feature == FeatureId::subgroups && made.subgroup > 1)
       needs.subgroup = std::max(needs.subgroup, made.subgroup);
-    // SPIR-V does not show whether a kernel relies on `fragments`; assume it does.
+    // SPIR-V does not show whether a kernel relies on `fragments`; assume that it does.
     const bool matrices =
         row && (row->feature == FeatureId::matricesKhr || row->feature == FeatureId::matricesNv);
     if (matrices && made.fragments == "quads") addOnce(needs.capabilities, kQuadFragments);
@@ -211,12 +211,12 @@ int64_t mostBytes(const Target& target) {
 }
 
 Result<void> checkLimits(const Target& made, const Target& device, std::string_view deviceName) {
-  // As if one kernel used all that the target allows. Of loops kernels count their own.
+  // The needs of a kernel that uses all that the target allows. Loops are compared by each kernel.
   KernelNeeds most;
   for (size_t i = 0; i < kLimitCount; ++i)
     if (kMembers[i]) most.amounts[i] = made.*kMembers[i];
   most[LimitId::loopIterations] = 0;
-  most[LimitId::texelAlignment] = kAnyAlignment;  // told by `alignment`
+  most[LimitId::texelAlignment] = kAnyAlignment;  // covered by `alignment`
   const std::string over = listed(unmet(most, limitsOf(device)));
   if (over.empty()) return {};
   return fail(fmt::format("the module is made for target '{}', whose limits {} lacks: {}", made.name,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels need, and whether a target or a device gives it. The one place that measures kernels and the one
-// that compares: whoever lowers, runs, judges or ships kernels asks here.
+// What kernels need (limits and features), and whether a target or a device provides it. The only place that measures
+// kernels and compares: lowering, the runtime, the verifier and the bundler all use it.
 //
-//   KernelNeeds needs = needsOf(kernel);              of its text: invocations, shared bytes, bindings, features
-//   addGrid(needs, grid), addRange(needs, …);         of its dispatches
-//   addCode(needs, binary.code, target);              of its SPIR-V
+//   KernelNeeds needs = needsOf(kernel);              from its text: invocations, shared bytes, bindings, features
+//   addGrid(needs, grid), addRange(needs, …);         from its dispatches
+//   addCode(needs, binary.code, target);              from its SPIR-V
 //   for (const Unmet& each : unmet(needs, limitsOf(target))) …
 #pragma once
 
@@ -22,50 +22,55 @@ namespace tg {
 
 #include "ir/limits.inc"
 
-/// What a target promises to the kernels compiled for it. What a target does not tell, such as texel views and
-/// 64-bit integers, it gives.
+/// The limits that a target guarantees to the kernels compiled for it. A property that targets do not have, such as
+/// texel views and 64-bit integers, counts as unlimited.
 Limits limitsOf(const Target& target);
-/// One of them without the others. In bytes where it is one of bytes.
+/// One limit of a target; in bytes if it is a limit of bytes.
 int64_t limitOf(const Target& target, LimitId id);
 inline bool gives(const Target& target, LimitId id, int64_t amount) { return amount <= limitOf(target, id); }
-/// Gives a target what there is, as far as the kernel language goes; what is not limited it keeps.
+/// Sets the target's limits, but no higher than the kernel language allows; properties without a limit are unchanged.
 void setLimits(Target& target, const Limits& limits);
-/// A target's matrix product as kernels and manifests name it.
+/// A target's matrix product in the form that kernels and manifests use.
 MatrixProduct productOf(const CoopShape& shape);
-/// The shape of a tgk.coopmat_mma.
+/// The shape of the product of a tgk.coopmat_mma.
 CoopShape shapeOf(const Op& product);
 
-/// What a kernel's text needs wherever it is dispatched: workgroup, shared memory, buffers and views, and what
-/// its ops do. Loops are counted by addLoops, which takes longer.
+/// What a kernel needs in every dispatch, from its text: workgroup, shared memory, buffers and views, and the
+/// features of its ops. Does not count loops: addLoops does and takes longer.
 KernelNeeds needsOf(const Item& kernel);
-/// What one op adds wherever it stands: subgroups, products of matrices.
+/// Adds what one op needs wherever it is used: subgroups, matrix products.
 void addOp(KernelNeeds& needs, const Op& op);
-/// The iterations of all loops of an invocation together, at most; where data decide, the most there can be.
+/// Adds the most iterations that all loops of one invocation make together; if data decides, the most that is
+/// possible.
 void addLoops(KernelNeeds& needs, const Item& kernel);
-/// Workgroups along each axis.
+/// Adds the workgroups along each axis.
 void addGrid(KernelNeeds& needs, std::span<const int64_t> extents);
-/// Bytes that a parameter is bound to. `texelBytes` is 0 for storage, else the bytes of a texel.
+/// Adds the byte range that a parameter is bound to. `texelBytes` is 0 for a storage buffer, else the bytes of a
+/// texel.
 void addRange(KernelNeeds& needs, int64_t offset, int64_t bytes, int64_t texelBytes);
-/// The capabilities that whole SPIR-V declares; with one of subgroups, the width that `made` promises kernels.
+/// Adds the capabilities that a SPIR-V module declares; if it uses subgroups, also the width that the target `made`
+/// guarantees.
 void addCode(KernelNeeds& needs, std::span<const uint32_t> code, const Target& made);
-/// The larger amounts of both, and what either uses.
+/// Makes `into` require what either requires: for each limit the stricter amount, and all features.
 void join(KernelNeeds& into, const KernelNeeds& other);
 
-/// A JSON object with a member for each limit, and `subgroup`, `capabilities` and `coopmat`: what a bundle's
-/// manifest says and its loader reads.
+/// A JSON object with a member for each limit, and `subgroup`, `capabilities` and `coopmat`, as a bundle's manifest
+/// has it.
 std::string needsToJson(const KernelNeeds& needs);
 
-/// "it has 9 storage buffers and the limit is 8", "it needs f16 storage (…), which the device lacks".
+/// An unmet need in words: "it has 9 storage buffers and the limit is 8", "it needs f16 storage (…), which the device
+/// lacks".
 std::string sentence(const Unmet& need);
-/// `who` has more than the target gives: "the kernel @k has 9 storage buffers, more than the 8 of target 'x'".
+/// The error that `who` exceeds a limit of the target: "the kernel @k has 9 storage buffers, more than the 8 of
+/// target 'x'".
 Error overLimit(const Loc& loc, std::string_view who, const Unmet& need, const Target& target);
-/// `what` takes `bytes`, more than the `most` that one binding may span, with a note that says what to change.
+/// The error that `what` takes `bytes`, more than the `most` of one binding, with a note that says what to change.
 Error overBinding(const Loc& loc, std::string_view what, int64_t bytes, int64_t most, const Target& target);
-/// Bytes that one value may take: of a binding, and of a buffer.
+/// The most bytes of one value: limited by a binding and by a buffer.
 int64_t mostBytes(const Target& target);
 
-/// Refuses a module made for larger limits than the device has, naming each and both numbers. Features are
-/// asked for by kernels, one by one.
+/// An error if the limits of the target `made`, for which a module was compiled, are larger than the device's; names
+/// each limit with both numbers. Features are not compared: each kernel asks for its own.
 Result<void> checkLimits(const Target& made, const Target& device, std::string_view deviceName);
 
 }  // namespace tg

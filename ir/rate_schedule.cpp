@@ -11,8 +11,8 @@ namespace tg {
 
 namespace {
 
-/// One form: what each argument is, in order. 'r' a rate or factor, 's' a count of steps, 'l' a list of
-/// steps, 'a' a schedule.
+/// One form: the type of each argument in order. 'r' is a rate or factor, 's' a count of steps, 'l' a list of step
+/// counts, 'a' a schedule.
 struct Form {
   std::string_view name, usage, args;
   RateKind kind;
@@ -34,7 +34,7 @@ Result<void> checkRate(const Attr& schedule, const Attr& rate) {
   return fail(fmt::format("schedule {}: {} is negative", schedule.str(), rate.str()));
 }
 
-/// A count of steps may be written as a real without a fraction, such as 1e4.
+/// Checks a count of steps; it may be written as a real without a fraction, such as 1e4.
 Result<void> checkSteps(const Attr& schedule, const Attr& steps) {
   double count = steps.number();
   if (count >= 1 && count <= 9e15 && count == std::floor(count)) return {};
@@ -86,7 +86,7 @@ Result<RateKind> rateKind(const Attr& schedule) {
 
 double peakRate(const Attr& schedule) {
   const Attr* at = &schedule;
-  // A warmup without a peak of its own rises to that of what follows.
+  // A warmup without its own peak rises to the rate of the schedule that follows.
   while (at->kind == Attr::Kind::call && at->list.size() == 2 && at->text == "warmup") at = &at->list.back();
   return at->isNumber() ? at->number() : at->list.front().number();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grammar of learning-rate schedules, the `schedule` attribute of a host's `lr` argument. Their
-// values are computed by runtime/schedule.h.
+// The forms of learning-rate schedules: the `schedule` attribute of a host's `lr` argument. runtime/schedule.h
+// computes their values.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace tg {
 
 enum class RateKind : uint8_t { constant, linear, cosine, warmup, staircase, multistep };
 
-/// The kind of a schedule whose own arguments are well formed: rates are finite and not negative, step
-/// counts integers from 1 on. A number alone is a constant. An error has no place and says how the form is
-/// written or which forms there are. What follows a warmup is not looked at.
+/// The kind of a schedule, whose own arguments are checked: rates are finite and not negative, step counts are
+/// integers from 1 on. A number by itself is a constant. An error has no location; it says how the form is written,
+/// or which forms there are. Does not check the schedule that follows a warmup.
 Result<RateKind> rateKind(const Attr& schedule);
 
-/// The highest rate of a checked schedule: that of a constant, or the peak it rises to or begins with.
+/// The highest rate of a checked schedule: the constant, or the peak that it rises to or starts with.
 double peakRate(const Attr& schedule);
 
-/// rateKind() for the whole tree.
+/// Checks the whole tree like rateKind().
 Result<void> checkRateSchedule(const Attr& schedule);
 
 }  // namespace tg

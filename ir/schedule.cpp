@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads, checks and prints schedules by the rows of ir/schedules.def.
+// Reads, checks and prints schedules, from the rows of ir/schedules.def.
 #include "ir/schedule.h"
 
 #include <fmt/format.h>
@@ -13,18 +13,18 @@
 #include "ir/module.h"
 
 namespace tg {
-// Names of its own, which sources compiled together with this one do not see.
+// A named namespace: other sources may be compiled together with this one, and its names must not clash with theirs.
 namespace schedule_detail {
 namespace {
 
-constexpr int64_t kMostLanes = 1024;  ///< invocations of a workgroup on any device
-constexpr int64_t kMostTile = 256;    ///< of what one invocation holds in registers, along an axis
-constexpr int64_t kMostBlock = 4096;  ///< of what a workgroup computes, along an axis
+constexpr int64_t kMostLanes = 1024;  ///< most invocations of a workgroup on any device
+constexpr int64_t kMostTile = 256;    ///< most elements along an axis that an invocation holds in registers
+constexpr int64_t kMostBlock = 4096;  ///< most elements along an axis that a workgroup computes
 
 enum class Given : uint8_t { always, shown, ifOther };
 using enum Given;
 
-/// The values a number may have.
+/// The values that a field may have.
 struct Limit {
   enum class Form : uint8_t { span, either, power } form;
   int64_t least, most;
@@ -88,7 +88,7 @@ const std::vector<KindRow>& kinds() {
   return rows;
 }
 
-/// What documentation says of a field's values; nothing of schedules.
+/// The allowed values of a field in words, for documentation; "" for parts.
 std::string limitOf(const FieldRow& field) {
   if (field.form == FieldForm::parts) return "";
   return field.form == FieldForm::flags ? "true or false" : field.limit.str();
@@ -107,8 +107,8 @@ bool isScheduleForm(const Attr& attr) {
   return attr.kind == Attr::Kind::word || (attr.kind == Attr::Kind::call && !attr.angle && attr.list.empty());
 }
 
-/// The row that a text means: of the kind's, the one of which it has most fields that must be given, and
-/// lacks fewest. -1 for no kind.
+/// The number of the row that a text means. Of several rows with this kind, the one of whose required fields the text
+/// has most, and lacks fewest. -1 for an unknown kind.
 int rowOf(const Attr& text) {
   int best = -1;
   std::pair<int, int> most;
@@ -123,7 +123,7 @@ int rowOf(const Attr& text) {
   return best;
 }
 
-/// Fills a schedule's fields from a text, field by field, up to the first that is wrong.
+/// Reads a schedule's fields from a text in order, up to the first error.
 class ScheduleReader {
  public:
   ScheduleReader(const Attr& whole, const Attr& text, const KindRow& row)
@@ -174,7 +174,7 @@ class ScheduleReader {
   }
   void operator()(size_t at, std::vector<PartSchedule>& parts);
 
-  /// After all fields: whether the text has others.
+  /// To be called after all fields: reports fields of the text that the row does not have.
   Result<void> finish() {
     for (const NamedAttr& given : text_.dict) {
       const auto& fields = row_.fields;
@@ -191,7 +191,7 @@ class ScheduleReader {
 
  private:
   std::string_view name(size_t at) const { return row_.fields[at].name; }
-  /// What the text gives for a field; an error where it has to give something.
+  /// The value of a field in the text, or null; an error if it is missing and required.
   const Attr* take(size_t at) {
     const Attr* given = text_.find(name(at));
     if (!given && row_.fields[at].given == always) bad(fmt::format("lacks '{}'", name(at)));
@@ -205,7 +205,7 @@ class ScheduleReader {
   void unknown(std::string_view field) {
     std::vector<std::string_view> names;
     for (const FieldRow& each : row_.fields) names.push_back(each.name);
-    // What is wrong with a word that is no field comes before what follows from it.
+    // An unknown field is reported rather than an error that follows from it.
     error_.reset();
     bad(fmt::format("has no field '{}'; {} has: {}", field, row_.kind,
                     names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
@@ -216,7 +216,7 @@ class ScheduleReader {
   std::optional<std::string> error_;
 };
 
-/// A schedule's fields as text.
+/// Prints a schedule's fields.
 class SchedulePrinter {
  public:
   explicit SchedulePrinter(const KindRow& row) : row_(row) {}
@@ -278,7 +278,7 @@ class SchedulePrinter {
 namespace schedule_detail {
 namespace {
 
-/// The kind of row `index` with its defaults.
+/// The schedule of row `index` with default fields.
 template <size_t at = 0>
 Schedule emptySchedule(size_t index) {
   if constexpr (at < std::variant_size_v<Schedule>)

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The targets that ship, as the columns of traits.def.
+/// The shipped targets, in the order of the columns of traits.def.
 constexpr std::string_view kShipped[] = {"gpu", "gpu-coopmat", "lavapipe", "vulkan-min"};
 
 Target shipped(size_t column) {
@@ -38,7 +38,8 @@ Target shipped(size_t column) {
   return target;
 }
 
-/// Calls fn(name, member) for every member, in printing order: the one list of a target's fields.
+/// Calls fn(name, member) for every member, in the order in which they are printed: the only list of a target's
+/// fields.
 template <class T, class Fn>
 void eachMember(T& target, Fn fn) {
   fn("name", target.name);
@@ -52,7 +53,7 @@ void eachMember(T& target, Fn fn) {
 template <class T>
 constexpr bool isShapes = std::is_same_v<std::decay_t<T>, std::vector<CoopShape>>;
 
-/// What matrices hold: operands f16, bf16 or f32, sums f16 or f32.
+/// Sets the element types of a shape: operands f16, bf16 or f32, sums f16 or f32. False for others.
 bool readElements(const std::string& operand, const std::string& result, CoopShape& shape) {
   const auto operands = dtypeNamed(operand), results = dtypeNamed(result);
   if (!operands || !results || !isFloat(*operands) || !isFloat(*results) || *results == DType::bf16)
@@ -62,7 +63,7 @@ bool readElements(const std::string& operand, const std::string& result, CoopSha
   return true;
 }
 
-/// `[[16, 16, 16, "f16", "f32"]]`: m, n, k, what A and B hold, what C holds.
+/// Reads `[[16, 16, 16, "f16", "f32"]]`: m, n, k, the element type of A and B, that of C.
 bool readShapes(const Json& json, std::vector<CoopShape>& shapes) {
   shapes.clear();
   if (!json.is_array()) return false;
@@ -107,7 +108,7 @@ Attr shapesToAttr(const std::vector<CoopShape>& shapes) {
   return Attr::array(std::move(rows));
 }
 
-/// Vulkan's.
+/// The largest subgroup in Vulkan.
 constexpr int64_t kMostSubgroup = 128;
 
 /// Sums of a few limits then fit 64 bits.
@@ -135,7 +136,7 @@ Result<void> checkMembers(const Target& target) {
   if (target.subgroup > kMostSubgroup || (target.subgroup & (target.subgroup - 1)))
     return fail(fmt::format("target '{}': subgroup {} is no power of two of at most {}", target.name,
                             target.subgroup, kMostSubgroup));
-  // Offsets stay representable on every device when they are a power of two of at least a texel.
+  // A power of two of at least one texel, so that offsets can be represented on every device.
   if (target.alignment < 16 || (target.alignment & (target.alignment - 1)))
     return fail(fmt::format("target '{}': alignment {} is no power of two of 16 or more", target.name,
                             target.alignment));
@@ -145,14 +146,14 @@ Result<void> checkMembers(const Target& target) {
   return {};
 }
 
-/// What members that are given are put into. Those of vulkan-min are its values, but the name is not.
+/// A target to read given members into: it has the values of vulkan-min, but not its name.
 Target unnamed() {
   Target target;
   target.name = "unnamed";
   return target;
 }
 
-/// Where none is given, an allocation holds the largest binding.
+/// By default an allocation holds the largest binding.
 void defaultAllocation(Target& target) {
   const int64_t range = (target.storageRange + target.alignment - 1) / target.alignment * target.alignment;
   target.allocation = std::max(target.allocation, range);
@@ -203,7 +204,7 @@ std::vector<TraitRow> traitRows() {
   return rows;
 }
 
-/// The object that a text is, which names each member once; nlohmann's parser keeps the last of two.
+/// Parses a JSON object in which no member occurs twice; nlohmann's parser would keep the last of two.
 static Result<Json> objectOf(std::string_view text, std::string_view file) {
   std::set<std::string> members;
   std::string twice;
