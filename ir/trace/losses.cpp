@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses and normalizations that are made of other operations.
+// Losses and normalizations that are composed of other operations.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -36,7 +36,7 @@ Tensor bceWithLogits(const Arg& x, const Arg& t, Reduction reduction) {
 Tensor klDiv(const Arg& logProbs, const Arg& t, Reduction reduction) {
   CallSite here(logProbs.site());
   Tensor some = t > 0;
-  // The logarithm of a zero that is left out is taken of 1, so that its gradient is no 0·inf.
+  // Where t is not positive, the logarithm is taken of 1 instead and discarded, so that its gradient is not 0·inf.
   return reduced(where(some, t * (log(where(some, t, 1)) - logProbs), 0), reduction);
 }
 

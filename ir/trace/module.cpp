@@ -18,7 +18,7 @@ DType Param::dtype() const { return node_ ? node_->type.dtype : DType::f32; }
 
 Arg::Arg(const Param& param, Site site) : tensor_(Recorder::read(param.node().get(), site)), site_(site) {}
 
-/// The init of a parameter whose values the caller makes.
+/// The init of a parameter whose values the caller's function makes.
 static Result<Attr> madeInit(const Init& init, const Type& type, const Loc& loc) {
   if (!init.maker()) return failAt(loc, "the init is an empty function");
   int64_t size = type.elements();
@@ -33,7 +33,7 @@ static Result<Attr> madeInit(const Init& init, const Type& type, const Loc& loc)
   return dense;
 }
 
-/// What a state's declaration says of its first value, which is one number; nothing says 0.
+/// The attributes for a state's initial value, a single number; none for 0.
 static Result<AttrList> stateAttrs(const Attr& init, const Loc& loc) {
   if (init.text == "zeros") return AttrList{};
   if (init.text == "ones") return AttrList{{"init", Attr::call("constant", {Attr::of(1.0)})}};
@@ -59,7 +59,7 @@ Result<AttrList> initAttrs(const ParamOptions& options, const Dims& shape, const
 
 Module::Module() : node_(std::make_shared<ModuleNode>()) {}
 
-/// What keeps `name` from being a new member's.
+/// An error if `name` cannot be a new member: malformed, taken, or declared while tracing.
 static Result<void> checkMember(const ModuleNode& node, const Key& name) {
   bool plain = isName(name.text) && name.text.find_first_of(".$") == std::string::npos;
   if (!plain)
@@ -75,7 +75,7 @@ static Result<void> checkMember(const ModuleNode& node, const Key& name) {
   return {};
 }
 
-/// Keeps an error for trace(), and tells the trace that is under way.
+/// Records an error for trace(), and for the trace in progress, if any.
 static void declarationError(ModuleNode& node, Error error) {
   if (Recorder* recorder = Recorder::active()) recorder->reject(error);
   node.errors.append(std::move(error));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's parameters: a tree of modules, whose paths are the parameters' names.
+// A model's parameters: a tree of modules. A parameter is named by its path in the tree.
 #pragma once
 
 #include <functional>
@@ -13,12 +13,12 @@
 
 namespace tg::nn {
 
-/// How a parameter's first values come about. `kaiming` and `xavier` are normal with the deviations
-/// gain/√fan_in and gain·√(2/(fan_in + fan_out)), gains √2 and 1 unless given.
+/// How a parameter is initialized. `kaiming` and `xavier` are normal with the standard deviations gain/√fan_in and
+/// gain·√(2/(fan_in + fan_out)); the gains are √2 and 1 by default.
 class Init {
  public:
   using Values = std::vector<float>;
-  /// Gives the values, row-major; it is called once, when the parameter is declared.
+  /// Makes the values, row-major; called once, when the parameter is declared.
   using Maker = std::function<Values(int64_t size, const Shape& shape)>;
 
   static Init zeros() { return Init(Attr::word("zeros")); }
@@ -32,7 +32,7 @@ class Init {
   static Init kaiming(double gain) { return Init(Attr::call("kaiming", {Attr::of(gain)})); }
   static Init xavier() { return Init(Attr::word("xavier")); }
   static Init xavier(double gain) { return Init(Attr::call("xavier", {Attr::of(gain)})); }
-  /// Values of the caller's; they stand in the module's text as dense<…>.
+  /// Values made by the caller; they are written into the module's text as dense<…>.
   static Init from(Maker maker) {
     Init init{Attr()};
     init.maker_ = std::move(maker);
@@ -50,24 +50,23 @@ class Init {
 
 struct ParamOptions {
   Init init = Init::randn();
-  /// Whether weight decay applies; when not said, it does unless the init is zeros, ones or constant.
+  /// Whether weight decay applies. By default it does unless the init is zeros, ones or constant.
   std::optional<bool> decay = std::nullopt;
   DType dtype = DType::f32;
-  /// Names of its axes, "_" is none: those of one name in a module get another extent together.
+  /// Names of its axes, "_" for none. Axes with one name in a module keep equal extents when these are changed.
   std::vector<std::string> dims = {};
-  /// False makes it a state: no gradient and no optimizer touch it, `update` changes it. Its init is one
-  /// value.
+  /// False makes it a state: gradients and optimizers skip it, and `update` changes it. Its init is a single value.
   bool trained = true;
 };
 
 struct ParamNode;
 struct ModuleNode;
 
-/// A parameter of a module: a handle, cheap to copy. A copy is the same parameter under the same name: a
-/// plain member `Param head = tokens.w;` ties two weights.
+/// A parameter of a module: a handle, cheap to copy. A copy is the same parameter with the same name: a plain member
+/// `Param head = tokens.w;` ties two weights.
 class Param {
  public:
-  /// A parameter that no module declared; reading it is an error.
+  /// No parameter; reading it is an error.
   Param() = default;
   /// Moving copies the handle.
   Param(const Param&) = default;
@@ -81,7 +80,7 @@ class Param {
   std::shared_ptr<const ParamNode> node_;
 };
 
-/// Base of everything with parameters. Derive, and declare members with their names:
+/// Base class of everything with parameters. Derive from it, and declare members with their names:
 ///
 ///     struct Block : Module {
 ///       Linear in = child("in", Linear(64, 256)), out = child("out", Linear(256, 64));
@@ -92,8 +91,8 @@ class Param {
 ///       std::vector<Block> blocks = children("blocks", 4, [](int64_t) { return Block(); });
 ///     };
 ///
-/// gives blocks.0.in.w, blocks.0.in.b, …, blocks.3.scale. A module is a handle as well: a copy is the
-/// same module with the same parameters. What is wrong with a declaration is reported by trace().
+/// declares blocks.0.in.w, blocks.0.in.b, …, blocks.3.scale. A module is a handle, too: a copy is the same module
+/// with the same parameters. Errors in declarations are reported by trace().
 class Module {
  public:
   Module();
@@ -103,17 +102,17 @@ class Module {
   const std::shared_ptr<ModuleNode>& node() const { return node_; }
 
  protected:
-  /// Declares a parameter; names are unique in a module, of letters, digits and '_'.
+  /// Declares a parameter. Names consist of letters, digits and '_' and are unique in a module.
   Param param(const Key& name, const Dims& shape, const ParamOptions& options = {});
 
-  /// Declares a module as part of this one and returns it.
+  /// Declares a module as a member of this one and returns it.
   template <class M>
   M child(const Key& name, M module) {
     adopt(name, module.node());
     return module;
   }
-  /// Declares a list of modules, named by their indices.
-  /// One module twice in a list, whose copies would share their weights, is an error.
+  /// Declares a list of modules, named by their indices. The same module twice is an error, because both would share
+  /// their weights.
   template <class M>
   std::vector<M> children(const Key& name, std::vector<M> modules) {
     Module list;
@@ -122,7 +121,7 @@ class Module {
     adopt(name, list.node());
     return modules;
   }
-  /// The same, each made by `make(index)`.
+  /// The same; `make(index)` makes each module.
   template <class Make>
   auto children(const Key& name, int64_t count, Make make) {
     std::vector<decltype(make(int64_t{0}))> modules;
@@ -140,30 +139,30 @@ class Module {
   static bool isEmpty(const std::function<M(int64_t)>& make) {
     return !make;
   }
-  /// Whether a list of so many modules can be made; else its error is kept.
+  /// Whether a list of `count` modules can be made; else records the error.
   bool mayMake(const Key& name, int64_t count, bool empty);
   void adopt(const Key& name, const std::shared_ptr<ModuleNode>& module);
-  /// The same for a module that may be no member yet.
+  /// The same for a module that must not be a member yet.
   void adoptOnce(const Key& name, const std::shared_ptr<ModuleNode>& module);
   std::shared_ptr<ModuleNode> node_;
 };
 
-/// What one declaration holds; made by Module::param.
+/// The data of one declared parameter, made by Module::param.
 struct ParamNode {
   std::string name;  ///< the last part of its path
   Type type;
-  AttrList attrs;  ///< init and decay, as the module's text has them
+  AttrList attrs;  ///< init and decay, as in the module's text
   Loc loc;
   bool trained = true;
-  bool failed = false;  ///< its declaration is an error; reading it says nothing more
+  bool failed = false;  ///< its declaration failed; reading it reports no further error
 };
 
-/// The tree behind the handles, in the order of the declarations.
+/// The data of a module behind its handles; members are in the order of declaration.
 struct ModuleNode {
   struct Member {
     std::string name;
-    std::shared_ptr<const ParamNode> param;  ///< either this
-    std::shared_ptr<ModuleNode> module;      ///< or this
+    std::shared_ptr<const ParamNode> param;  ///< a parameter,
+    std::shared_ptr<ModuleNode> module;      ///< or a module
   };
   std::vector<Member> members;
   Error errors;

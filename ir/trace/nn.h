@@ -13,7 +13,7 @@ namespace tg::nn {
 struct LinearOptions {
   bool bias = true;
   Init init = Init::randn();
-  std::vector<std::string> dims = {};  ///< names of the axes of w, of which b takes the last
+  std::vector<std::string> dims = {};  ///< names of the axes of w; b has the last of them
 };
 
 /// x·w + b: [..., in] to [..., out]. w is [in, out]; b is [out], zeros.
@@ -55,7 +55,7 @@ struct EmbeddingOptions {
   std::vector<std::string> dims = {};  ///< names of the axes of w
 };
 
-/// Rows of a table by i32 ids: [...] to [..., width]. w is [count, width].
+/// Looks up rows of a table by i32 ids: [...] to [..., width]. w is [count, width].
 class Embedding : public Module {
  public:
   Embedding(int64_t count, int64_t width, const EmbeddingOptions& options = {}, Site site = Site::current());
@@ -89,7 +89,7 @@ class RMSNorm : public Module {
   double eps_;
 };
 
-/// groupNorm over `groups` parts of the channels of [N, channels, ...].
+/// groupNorm with `groups` parts of the channels of [N, channels, ...].
 class GroupNorm : public Module {
  public:
   GroupNorm(int64_t groups, int64_t channels, double eps = 1e-5, Site site = Site::current());
@@ -105,16 +105,16 @@ class GroupNorm : public Module {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  double momentum = 0.1;  ///< share of a batch's moments in the running ones
+  double momentum = 0.1;  ///< weight of a batch's moments in the update of the running ones
 };
 
-/// (x - mean)/√(var + eps)·gain + bias for each channel of [N, channels, ...]. A step that trains takes the
-/// batch's mean and variance, and moves the running ones, states of the module, towards them (the variance
-/// with N/(N-1), as PyTorch does); any other call takes the running ones.
+/// (x - mean)/√(var + eps)·gain + bias for each channel of [N, channels, ...]. A training call uses the batch's mean
+/// and variance, and moves the running ones, which are states of the module, towards them (the variance with N/(N-1),
+/// as PyTorch does); any other call uses the running ones.
 class BatchNorm : public Module {
  public:
   explicit BatchNorm(int64_t channels, const BatchNormOptions& options = {}, Site site = Site::current());
-  /// `trains` in @train, not in @eval and @predict. One call that trains in a function.
+  /// `trains` is true in @train, false in @eval and @predict. A function may contain one training call.
   Tensor operator()(const Arg& x, bool trains) const;
 
   Param gain;      ///< ones, not decayed

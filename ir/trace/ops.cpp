@@ -66,7 +66,7 @@ Tensor reduced(const Arg& x, Reduction reduction) {
 #undef FN
 #undef INTERNAL
 
-/// `leakyRelu(x, slope)` of a function and `(const Arg& x, double slope = 0.01)`.
+/// The call for documentation: `leakyRelu(x, slope)` for leakyRelu with `(const Arg& x, double slope = 0.01)`.
 static std::string spelledCall(std::string_view function, std::string_view parameters) {
   std::string names;
   for (size_t start = 1; start < parameters.size();) {
@@ -279,14 +279,14 @@ std::pair<Tensor, Tensor> rope(const Arg& q, const Arg& k, const RopeOptions& op
       Opcode::rope, {q, k}, {{"base", Attr::of(options.base)}, {"offset", Attr::of(options.offset)}}, 2);
   return {turned[0], turned[1]};
 }
-/// Attention with a mask, of primitives.
+/// Attention with a mask, composed of primitives.
 static Tensor maskedAttention(const Arg& q, const Arg& k, const Arg& v, const AttentionOptions& options) {
   CallSite here(q.site());
   if (!q.tensor().valid()) return q.tensor();
   const double width = q.rank() > 0 ? static_cast<double>(q.shape().back()) : 1;
   Tensor scores =
       matmul(q, k, {.transposeB = true}) * (options.scale != 0 ? options.scale : 1 / std::sqrt(width));
-  // The least that a row's maximum can be taken from without an infinity.
+  // Low enough to hide a score, but finite: subtracting a row's maximum gives no inf - inf.
   constexpr double kHidden = -1e30;
   if (options.mask.dtype() == DType::i1)
     scores = where(options.mask, scores, kHidden);

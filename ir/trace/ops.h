@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations a model is written with: one function for each op of the tensor stage (ops.def says
-// which; docs/ops.md has their meaning and constraints), operators, and what is often made of them.
-// An axis may count from the end. Numbers are accepted wherever a tensor beside them tells their type.
-// An operation outside a trace, or of shapes that do not fit, gives an invalid tensor and a located error.
+// The operations for writing models: one function for each op of the tensor stage (ops.def lists them; docs/ops.md
+// has their meaning and constraints), operators, and common compositions. A negative axis counts from the end.
+// Numbers are accepted wherever a tensor operand gives their type. An operation outside a trace, or with shapes that
+// do not fit, gives an invalid tensor and an error with a location.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@
 
 namespace tg::nn {
 
-/// While one lives, errors of this thread's traces say that they come from here: a line in a helper is then
-/// told with the model's line that called it.
+/// During its lifetime errors of traces in this thread get a note with its location: an error in a helper function is
+/// then reported together with the line of the model that called it.
 ///
 ///     Tensor block(Tensor x) {
 ///       Scope here("block");
@@ -33,10 +33,10 @@ class Scope {
   Scope& operator=(const Scope&) = delete;
 };
 
-/// An op over operands, placed where the first was written; what the functions below make.
+/// Appends an op, located where the first operand was written; the functions below use it.
 Tensor make(Opcode code, std::vector<Arg> operands, AttrList attrs = {}, Site site = Site::current());
 
-/// A parameter of a function as an attribute: numbers, flags and lists of integers.
+/// A C++ argument as an attribute: numbers, flags and lists of integers.
 template <class T>
 Attr attrOf(const T& value) {
   if constexpr (std::is_same_v<T, bool>)
@@ -67,7 +67,7 @@ Attr attrOf(const T& value) {
 #undef FN
 #undef INTERNAL
 
-// Operators. Comparisons give i1; == stays C++'s own, equal(a, b) compares elements.
+// Operators. Comparisons give i1. == is not overloaded; equal(a, b) compares elements.
 Tensor operator-(const Arg& x);
 Tensor operator+(const Arg& a, const Arg& b);
 Tensor operator-(const Arg& a, const Arg& b);
@@ -77,39 +77,39 @@ Tensor operator<(const Arg& a, const Arg& b);
 Tensor operator<=(const Arg& a, const Arg& b);
 Tensor operator>(const Arg& a, const Arg& b);
 Tensor operator>=(const Arg& a, const Arg& b);
-/// Of i1. Both operands are computed always, as tensors are.
+/// On i1. Both operands are always computed, because they are tensors.
 Tensor operator!(const Arg& x);
 Tensor operator&&(const Arg& a, const Arg& b);
 Tensor operator||(const Arg& a, const Arg& b);
-/// `a` becomes the handle of the new value; the old one stays what it was.
+/// `a` becomes the handle of the new value; the old value is unchanged.
 Tensor& operator+=(Tensor& a, const Arg& b);
 Tensor& operator-=(Tensor& a, const Arg& b);
 Tensor& operator*=(Tensor& a, const Arg& b);
 Tensor& operator/=(Tensor& a, const Arg& b);
 
-// What a function gets from outside. Names are the function's or the module's; see trace.h for inputs
-// that are declared beforehand.
-/// An input of the function being traced, filled at each call.
+// Inputs of a function, parameters and states. Names are those in the function or module; see trace.h for inputs that
+// are declared with the function.
+/// An argument of the function that is being traced; the caller fills it for each call.
 Tensor tensorInput(const Key& name, const Dims& shape, DType dtype = DType::f32);
-/// A parameter by its full name, declared when no function did so before; without options it is
+/// A parameter by its full name, declared if no function has done so before. Without options it is initialized with
 /// randn(0.02), or as it was declared.
 Tensor paramInput(const Key& name, const Dims& shape, const std::optional<ParamOptions>& options = {});
-/// A state: kept from step to step, filled with `init` at first.
+/// A state: kept from step to step, initially filled with `init`.
 Tensor stateInput(const Key& name, const Dims& shape, DType dtype = DType::f32, double init = 0);
 /// At the end of the step the parameter or state becomes `value`.
 void update(const Arg& storage, const Arg& value);
-/// Keeps a value readable after the step under `name`, and gives it back.
+/// Makes a value readable after the step under `name`, and returns it.
 Tensor capture(const Key& name, const Arg& x);
-/// The same value, under a name of its own in the module's text.
+/// The same value, under this name in the module's text.
 Tensor named(const Key& name, const Arg& x);
 /// The step's random key, i32[2], which the host fills.
 Tensor randomKey(Site site = Site::current());
-/// The gradients of a rank-0 f32 value with respect to values it was computed from.
+/// The gradients of an f32 value of rank 0 with respect to values that it was computed from.
 std::vector<Tensor> grad(const Arg& loss, const Args& wrt);
 
 // Constants.
 Tensor constant(double value, const Dims& shape = {}, DType dtype = DType::f32, Site site = Site::current());
-/// Row-major values.
+/// A constant with these values, row-major.
 Tensor constant(const std::vector<double>& values, const Dims& shape, DType dtype = DType::f32,
                 Site site = Site::current());
 Tensor zeros(const Dims& shape, DType dtype = DType::f32, Site site = Site::current());
@@ -118,7 +118,7 @@ Tensor ones(const Dims& shape, DType dtype = DType::f32, Site site = Site::curre
 Tensor arange(int64_t n, DType dtype = DType::i32, Site site = Site::current());
 /// Each element is its index along the axis.
 Tensor iota(const Dims& shape, int axis, DType dtype = DType::i32, Site site = Site::current());
-/// Whether column <= row + columns - rows, as i1; of rank 2 or more, the last two axes are rows and columns.
+/// Where column <= row + columns - rows, as i1. Of rank 2 or more; the last two axes are rows and columns.
 Tensor causalMask(const Dims& shape, Site site = Site::current());
 
 // Elementwise.
@@ -128,7 +128,7 @@ Tensor cast(const Arg& x, DType dtype);
 enum class Gelu : uint8_t { exact, tanh };
 Tensor gelu(const Arg& x, Gelu form = Gelu::exact);
 
-// Reductions: over all axes unless some are given.
+// Reductions, over all axes if none are given.
 Tensor sum(const Arg& x, const Axes& axes = {}, bool keepdims = false);
 Tensor mean(const Arg& x, const Axes& axes = {}, bool keepdims = false);
 Tensor maxReduce(const Arg& x, const Axes& axes = {}, bool keepdims = false);
@@ -139,11 +139,11 @@ Tensor argmin(const Arg& x, int axis = -1, bool keepdims = false);
 struct CumsumOptions {
   bool reverse = false, exclusive = false;
 };
-/// Sums of the elements up to each along the axis.
+/// Prefix sums along the axis.
 Tensor cumsum(const Arg& x, int axis = -1, const CumsumOptions& options = {});
-/// The last axis stays, with extent 1.
+/// The mean over the last axis, which is kept with extent 1.
 Tensor meanLast(const Arg& x);
-/// The last axis goes.
+/// The sum over the last axis, which is removed.
 Tensor sumLast(const Arg& x);
 Tensor sumAll(const Arg& x);
 
@@ -155,7 +155,7 @@ Tensor flatten(const Arg& x, int first = 0);
 /// Axis i of the result is axis perm[i] of x.
 Tensor transpose(const Arg& x, const Dims& perm);
 Tensor swapAxes(const Arg& x, int a, int b);
-/// Elements start, start + stride, … below limit along one axis; negative ones count from the end.
+/// Elements start, start + stride, … before limit along one axis; negative bounds count from the end.
 Tensor slice(const Arg& x, int axis, int64_t start, int64_t limit, int64_t stride = 1);
 Tensor slice(const Arg& x, const Dims& starts, const Dims& limits, const Dims& strides = {});
 /// slice along the last axis.
@@ -163,21 +163,21 @@ Tensor sliceLastRange(const Arg& x, int64_t start, int64_t limit);
 Tensor pad(const Arg& x, const Dims& low, const Dims& high, double value = 0);
 Tensor concat(const Args& xs, int axis = 0);
 Tensor broadcastTo(const Arg& x, const Dims& shape);
-/// In reverse order along the axes, all unless some are given.
+/// Reverses the order along the axes; along all if none are given.
 Tensor flip(const Arg& x, const Axes& axes = {});
-/// x side by side, repeats[i] times along axis i.
+/// Repeats x as a whole, repeats[i] times along axis i.
 Tensor tile(const Arg& x, const Dims& repeats);
 /// Joins tensors of one type along a new axis.
 Tensor stack(const Args& xs, int axis = 0);
-/// Equal sections along the axis, or parts of the given sizes.
+/// Splits x along the axis into equal sections, or into parts of the given sizes.
 std::vector<Tensor> split(const Arg& x, int64_t sections, int axis = 0);
 std::vector<Tensor> split(const Arg& x, const Dims& sizes, int axis = 0);
-/// Windows of `size` elements along the axis, on a new last axis.
+/// Options of windows of `size` elements along an axis, which are on a new last axis.
 struct WindowOptions {
   int64_t step = 1, dilation = 1;
 };
 Tensor unfold(const Arg& x, int axis, int64_t size, const WindowOptions& options = {});
-/// The adjoint of unfold: overlapping windows, the last axis, summed along an axis of this extent.
+/// The adjoint of unfold: the windows on the last axis are summed to an axis of this extent.
 Tensor fold(const Arg& x, int axis, int64_t extent, const WindowOptions& options = {});
 /// [..., T, D] to [..., heads, T, D/heads].
 Tensor splitHeads(const Arg& x, int64_t heads);
@@ -188,15 +188,15 @@ Tensor mergeHeads(const Arg& x);
 struct MatmulOptions {
   bool transposeA = false, transposeB = false;
 };
-/// Of the last two axes; leading axes broadcast.
+/// Matrix product of the last two axes; leading axes broadcast.
 Tensor matmul(const Arg& a, const Arg& b, const MatmulOptions& options = {});
 Tensor oneHot(const Arg& ids, int64_t depth, DType dtype = DType::f32);
-/// Along the axis the elements that ids name; the other extents are equal.
+/// The elements at ids along the axis; the other extents must be equal.
 Tensor takeAlongAxis(const Arg& x, const Arg& ids, int axis = -1);
-/// Rows of a [vocab, width] table.
+/// Rows of a [vocab, width] table by i32 ids.
 Tensor embedding(const Arg& table, const Arg& ids);
 
-// Convolution and pooling of [N, C, H, W]; two entries are those of H and W.
+// Convolution and pooling of [N, C, H, W]; options with two entries are for H and W.
 struct ConvOptions {
   Dims stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
   int64_t groups = 1;
@@ -222,7 +222,7 @@ Tensor maxPool2d(const Arg& x, const Dims& kernel, const MaxPoolOptions& options
 Tensor avgPool2d(const Arg& x, const Dims& kernel, const AvgPoolOptions& options = {});
 Tensor upsampleNearest2d(const Arg& x, const Dims& scale = {2, 2});
 
-// Random numbers: of the host's key, with a salt that counts the function's random operations.
+// Random numbers, from the host's key and a salt that numbers the random operations of a function.
 /// Uniform in [low, high).
 Tensor randomUniform(const Dims& shape, double low = 0, double high = 1, Site site = Site::current());
 Tensor randomNormal(const Dims& shape, double mean = 0, double std = 1, Site site = Site::current());
@@ -234,62 +234,62 @@ Tensor categorical(const Arg& logits, int axis = -1);
 // Rows and losses.
 Tensor softmax(const Arg& x, int axis = -1);
 Tensor logSoftmax(const Arg& x, int axis = -1);
-/// Over the last axis, of the columns up to the row's own in the last two axes.
+/// Softmax over the last axis in which a row sees only the columns up to its own, over the last two axes.
 Tensor softmaxCausalLast(const Arg& x);
 Tensor logSoftmaxLast(const Arg& x);
 enum class Reduction : uint8_t { mean, sum, none };
 struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;
-  std::optional<int64_t> ignoreIndex = {};  ///< rows with this target count nowhere
+  std::optional<int64_t> ignoreIndex = {};  ///< rows with this target are ignored
   double labelSmoothing = 0;
 };
-/// -log softmax(logits)[target] over the last axis; targets are i32 of the leading axes.
+/// -log softmax(logits)[target] over the last axis; targets are i32 and have the shape of the leading axes.
 Tensor crossEntropy(const Arg& logits, const Arg& targets, const CrossEntropyOptions& options = {});
 /// The same without reduction.
 Tensor crossEntropyLast(const Arg& logits, const Arg& targets);
-/// -logProbs[target] over the last axis, of log-probabilities.
+/// -logProbs[target] over the last axis, for log-probabilities.
 Tensor nllLoss(const Arg& logProbs, const Arg& targets, Reduction reduction = Reduction::mean);
-// Losses of predictions and targets of one shape, as PyTorch defines them.
+// Losses between predictions and targets of one shape, as PyTorch defines them.
 /// (x - y)².
 Tensor mseLoss(const Arg& x, const Arg& y, Reduction reduction = Reduction::mean);
-/// ½d² where |d| <= delta, else delta·(|d| - ½delta), d = x - y; delta is over 0.
+/// ½d² where |d| <= delta, else delta·(|d| - ½delta), with d = x - y; delta is positive.
 Tensor huberLoss(const Arg& x, const Arg& y, double delta = 1, Reduction reduction = Reduction::mean);
-/// -(t·log p + (1-t)·log(1-p)) of probabilities; each logarithm is -100 at least.
+/// -(t·log p + (1-t)·log(1-p)) for probabilities p; each logarithm is at least -100.
 Tensor bceLoss(const Arg& p, const Arg& t, Reduction reduction = Reduction::mean);
-/// The same of logits, p = sigmoid(x): softplus(x) - x·t, which does not overflow.
+/// The same for logits, p = sigmoid(x): softplus(x) - x·t, which does not overflow.
 Tensor bceWithLogits(const Arg& x, const Arg& t, Reduction reduction = Reduction::mean);
-/// t·(log t - logProbs), 0 where t is 0. The mean is over elements; PyTorch's `batchmean` is the sum over the
-/// number of rows.
+/// t·(log t - logProbs), 0 where t is 0. The mean is over all elements; PyTorch's `batchmean` is the sum divided by
+/// the number of rows.
 Tensor klDiv(const Arg& logProbs, const Arg& t, Reduction reduction = Reduction::mean);
 
 Tensor layerNorm(const Arg& x, const Arg& gain, const Arg& bias, double eps = 1e-5);
 /// x/√(mean x² + eps)·gain over the last axis.
 Tensor rmsNorm(const Arg& x, const Arg& gain, double eps = 1e-6);
 
-/// (x - mean)/√(var + eps)·gain + bias, where mean and variance are of each sample's `groups` equal parts of
-/// axis 1 together with the axes behind it: x is [N, C, ...], gain and bias are [C].
+/// (x - mean)/√(var + eps)·gain + bias. Mean and variance are taken over each sample's `groups` equal parts of axis 1
+/// and all axes after it: x is [N, C, ...], gain and bias are [C].
 Tensor groupNorm(const Arg& x, int64_t groups, const Arg& gain, const Arg& bias, double eps = 1e-5);
-/// Mean and (biased) variance over all axes but axis 1, [C] each: what batch norm normalizes with. x is [N, C, ...].
+/// Mean and (biased) variance over all axes but axis 1, each [C], with which batch norm normalizes. x is [N, C, ...].
 std::pair<Tensor, Tensor> channelMoments(const Arg& x);
 
 struct RopeOptions {
   double base = 10000;
   int64_t offset = 0;  ///< the position of the first row
 };
-/// Turns queries and keys [..., T, D] by their positions.
+/// Rotates queries and keys [..., T, D] by their positions.
 std::pair<Tensor, Tensor> rope(const Arg& q, const Arg& k, const RopeOptions& options = {});
 struct AttentionOptions {
   bool causal = false;
   double scale = 0;  ///< 0 means 1/√D
-  /// Broadcast to the scores [..., T, S]: i1, true where a row may look, or f32, added to the scores. It
-  /// makes products and a softmax of their own instead of the one op. A row that may look nowhere takes the
+  /// Broadcast to the scores [..., T, S]: i1, true where a row may attend, or f32, added to the scores. With a mask
+  /// attention becomes matrix products and a softmax instead of one op. A row that may attend to nothing gives the
   /// mean of v.
   Tensor mask = {};
 };
 /// softmax(q·kᵀ·scale)·v over q [..., T, D], k [..., S, D], v [..., S, Dv].
 Tensor attention(const Arg& q, const Arg& k, const Arg& v, const AttentionOptions& options = {});
 
-/// How a model calls an op, "" for one that passes make.
+/// How a model calls an op; "" for an op that only passes make.
 struct Spelling {
   Opcode op;
   std::string call;

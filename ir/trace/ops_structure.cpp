@@ -18,13 +18,13 @@ using Ints = std::vector<int64_t>;
 
 Ints extentsOf(const Arg& x) { return {x.shape().begin(), x.shape().end()}; }
 
-/// Extents whose first is left open, so that they hold for another batch than the one traced with.
+/// Extents with the first left open (-1), so that they hold for another batch than the traced one.
 Ints followingBatch(Ints shape) {
   shape.front() = -1;
   return shape;
 }
 
-/// An error about an axis, unless the operand is invalid, whose error is known already.
+/// An error about an axis; if the operand is invalid, returns it, because its error is known already.
 Tensor badAxis(const Arg& x, const char* function, int64_t axis) {
   if (!x.tensor().valid()) return x.tensor();
   return Recorder::fail(x.site(), fmt::format("{}: axis {} is out of range for {}", function, axis,
@@ -74,7 +74,7 @@ Tensor stack(const Args& xs, int axis) {
 }
 
 std::vector<Tensor> split(const Arg& x, int64_t sections, int axis) {
-  constexpr int64_t kMostSections = 1 << 16;  // that are given as invalid tensors
+  constexpr int64_t kMostSections = 1 << 16;  // that are returned as invalid tensors after an error
   int count = static_cast<int>(std::clamp<int64_t>(sections, 1, kMostSections));
   return makeAll(Opcode::split, {x},
                  {{"axis", Attr::of(fromFront(axis, x.rank()))}, {"sections", Attr::of(sections)}}, count);

@@ -60,7 +60,7 @@ Tensor upsampleNearest2d(const Arg& x, const Dims& scale) {
   return make(Opcode::upsample_nearest2d, {x}, {{"scale", intsOf(scale)}});
 }
 
-/// The salt of the function's next random operation; the operation itself reports a missing trace.
+/// The salt of the function's next random operation. Without a trace the operation itself reports the error.
 static Attr nextSalt() {
   Recorder* recorder = Recorder::active();
   return Attr::of(recorder ? recorder->nextSalt() : int64_t{0});

@@ -23,7 +23,8 @@ namespace {
 thread_local Recorder* activeRecorder = nullptr;
 thread_local const Site* outermostSite = nullptr;
 
-/// Function numbers are never used twice, so that a tensor outlives its function safely. 0 is none.
+/// Numbers the traced functions; a number is never reused, so that a tensor that outlives its function is recognized.
+/// 0 means none.
 uint64_t nextFunction() {
   static std::atomic<uint64_t> last = 0;
   return ++last;
@@ -128,7 +129,7 @@ struct OpenScope {
   std::string name;
   Site site;
 };
-thread_local std::vector<OpenScope> openScopes;  ///< the innermost last
+thread_local std::vector<OpenScope> openScopes;  ///< the innermost is last
 }  // namespace
 
 Scope::Scope(std::string name, Site site) { openScopes.push_back({std::move(name), site}); }
@@ -165,7 +166,7 @@ Result<Value*> Recorder::valueOf(const Tensor& tensor, std::string_view user, co
   return failAt(loc, fmt::format("{}: an operand is an empty Tensor", user));
 }
 
-/// A number as a literal of an element type.
+/// A number as a literal of an element type; an error if the type cannot represent it.
 static Result<Operand> literalOf(double number, DType dtype, std::string_view user, const Loc& loc) {
   if (isFloat(dtype)) return Operand::literal(roundedTo(dtype, number));
   if (number != std::floor(number) || std::fabs(number) > 0x1p53)
@@ -216,7 +217,7 @@ std::variant<std::vector<Value*>, Tensor> Recorder::operandsOf(const Emission& o
   if (like == op.operands.end() && !op.operands.empty())
     return reject(failAt(loc, fmt::format("{}: one operand must be a tensor", user)));
   std::vector<Value*> values;
-  // Tensors first: an invalid one leaves no constant behind.
+  // Tensors first: if one is invalid, no constants are made.
   for (const Arg& arg : op.operands) {
     values.push_back(nullptr);
     if (arg.isNumber()) continue;
@@ -329,7 +330,7 @@ Tensor Recorder::argument(const Key& name, const Dims& shape, DType dtype, int b
     return reject(
         failAt(loc, fmt::format("input '{}': batch stands beside dims; name the batch there", name.text)));
   Value* arg = func_.body.addArg(*type, builder_.names().unique(name.text));
-  arg->name = name.text;  // a value of that name is renamed when the function ends
+  arg->name = name.text;  // a value of this name is renamed when the function ends
   arg->loc = loc;
   if (batch >= 0) arg->attrs = {{"batch", Attr::of(int64_t{batch})}};
   if (!dims.empty()) arg->attrs = {{"dims", dimsAttr(dims)}};
@@ -420,8 +421,8 @@ Tensor Recorder::hinted(const Module& module, const Tensor& tensor) {
   return tensor;
 }
 
-/// Moves what is read of the module to the front of what is new, in the module's order: where it happened to
-/// be read first depends on the order in which a C++ compiler evaluates arguments.
+/// Moves new reads of parameters and states to the front of the new ops, in the module's order. Otherwise their order
+/// would depend on the order in which a C++ compiler evaluates arguments.
 void Recorder::readsFirst() {
   std::unordered_map<std::string, size_t> places;
   for (const auto& item : module_.items) places.emplace(item->name, places.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in the model's C++ source a call stands.
+// The location of a call in the model's C++ source.
 #pragma once
 
 #include <source_location>
@@ -9,7 +9,7 @@ namespace tg::nn {
 #ifdef __cpp_lib_source_location
 using Site = std::source_location;
 #else
-/// The same for Clang before 15, which lacks the builtin that std::source_location is made of.
+/// A replacement for Clang before 15, which lacks the builtin that std::source_location needs.
 class Site {
  public:
   static constexpr Site current(const char* file = __builtin_FILE(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values a model is written with: Tensor, and what a function of the front end accepts in its place.
+// The values that models compute with: Tensor, and the types that functions of the front end accept in its place.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +24,19 @@ namespace tg::nn {
 class Param;
 class Recorder;
 
-/// A value of the function that is being traced: an opaque handle, cheap to copy. An operation that
-/// fails gives an invalid one; whatever is computed from that is invalid too and reports nothing more,
-/// and trace() returns the error.
+/// A value of the function that is being traced: an opaque handle, cheap to copy. An operation that fails gives an
+/// invalid one. Everything computed from that is invalid too, without further errors, and trace() returns the first
+/// error.
 class Tensor {
  public:
   Tensor() = default;
 
   bool valid() const { return value_ != nullptr; }
-  /// Of an invalid tensor: kMaxRank extents of 1, so that arithmetic on sizes goes on to the error's end.
+  /// For an invalid tensor: kMaxRank extents of 1, so that arithmetic on extents in the model does not fail.
   const Shape& shape() const;
   int rank() const { return shape().rank(); }
   DType dtype() const { return type_.dtype; }
-  /// Where in the model's source the value was made.
+  /// Where in the model's source the value was computed.
   const Loc& loc() const { return loc_; }
   /// Why the tensor is invalid; null for a valid or a default-constructed one.
   const Error* error() const { return failure_.get(); }
@@ -50,9 +50,8 @@ class Tensor {
   std::shared_ptr<const Error> failure_;
 };
 
-/// An operand: a tensor, a parameter, or a number, which takes the element type of the tensors beside it.
-/// It remembers the line it was written on. Functions take operands, never locations: the place in the
-/// model's source comes along.
+/// An operand: a tensor, a parameter, or a number, which takes the element type of the tensors beside it. It records
+/// the line on which it was written, so that functions of the front end need no location arguments.
 class Arg {
  public:
   Arg(const Tensor& tensor, Site site = Site::current()) : tensor_(tensor), site_(site) {}
@@ -64,7 +63,7 @@ class Arg {
   bool isNumber() const { return isNumber_; }
   double number() const { return number_; }
   const Site& site() const { return site_; }
-  /// The tensor; of a parameter, its value in the function that is being traced. Invalid for a number.
+  /// The tensor; for a parameter its value in the function that is being traced. Invalid for a number.
   const Tensor& tensor() const { return tensor_; }
   const Shape& shape() const { return tensor_.shape(); }
   int rank() const { return tensor_.rank(); }
@@ -76,7 +75,7 @@ class Arg {
   Site site_;
 };
 
-/// Operands of an operation that takes any number of them.
+/// The operands of an operation that takes any number of them.
 class Args {
  public:
   Args(std::initializer_list<Arg> list, Site site = Site::current()) : list_(list), site_(site) {}
@@ -90,7 +89,7 @@ class Args {
   Site site_;
 };
 
-/// A name as it is written in the source, with its place.
+/// A name in the model's source, with its location.
 struct Key {
   Key(const char* text, Site site = Site::current()) : text(text), site(site) {}
   Key(std::string text, Site site = Site::current()) : text(std::move(text)), site(site) {}
@@ -98,7 +97,7 @@ struct Key {
   Site site;
 };
 
-/// Extents: `{2, 3}`, a tensor's shape, or a vector. Any number of them; too many are a located error.
+/// Extents: `{2, 3}`, a tensor's shape, or a vector. Too many are an error with a location.
 class Dims {
  public:
   Dims() = default;
@@ -111,14 +110,14 @@ class Dims {
   std::vector<int64_t> extents_;
 };
 
-/// Axes of a reduction: none given means all, `-1` the last, `{0, -1}` several.
+/// Axes of a reduction: none means all, `-1` the last, `{0, -1}` several.
 class Axes {
  public:
   Axes() = default;
   Axes(int axis) : axes_{axis}, all_(false) {}
   Axes(std::initializer_list<int64_t> axes) : axes_(axes), all_(false) {}
   Axes(std::vector<int64_t> axes) : axes_(std::move(axes)), all_(false) {}
-  /// The axes of a tensor of this rank, counted from the front where they are in range.
+  /// The axes for a tensor of this rank, counted from the front if they are in range.
   std::vector<int64_t> of(int rank) const;
 
  private:

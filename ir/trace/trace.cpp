@@ -35,8 +35,8 @@ Outputs::Outputs(std::initializer_list<Named> named) {
 
 namespace {
 
-/// Appends to a module, and to one of its functions if one is given; unless it is kept, all is as before in
-/// the end.
+/// Appends to a module, and to one of its functions if one is given. Its destructor undoes all changes unless they
+/// were kept.
 class Addition {
  public:
   explicit Addition(tg::Module& module, Item* open = nullptr) : module_(module), open_(open) {
@@ -61,14 +61,14 @@ class Addition {
   Addition(const Addition&) = delete;
   Addition& operator=(const Addition&) = delete;
 
-  /// Verifies the whole and keeps it if all is well.
+  /// Verifies the module, and keeps the changes if there are no errors.
   Result<void> finish(Error errors) {
     if (!errors.empty()) return errors;
     TG_CHECK(verify(module_));
     kept_ = true;
     return {};
   }
-  /// The function's return, which its new one replaces.
+  /// The return that the function had; tracing makes a new one.
   const Op& end() const { return *end_; }
 
  private:
@@ -80,7 +80,7 @@ class Addition {
   bool kept_ = false;
 };
 
-/// Names every parameter and module by its first path and declares the parameters.
+/// Gives every parameter and module its first path as its name, and declares the parameters.
 class Declaration {
  public:
   explicit Declaration(tg::Module& module) : module_(module) {}
@@ -115,14 +115,14 @@ class Declaration {
   tg::Module& module_;
 };
 
-/// Refuses a body that cannot be called.
+/// An error if the body is an empty function.
 template <class Body>
 Result<void> checkBody(const Body& body, const Key& function) {
   if (body) return {};
   return failAt(locOf(function.site), fmt::format("@{}: its body is an empty function", function.text));
 }
 
-/// Traces one function into the module; gives its errors.
+/// Traces one function into the module; returns its errors.
 Error traceFunction(tg::Module& module, const ModelNames& names, const Key& name,
                     const std::function<Outputs(Recorder&)>& body) {
   Loc loc = locOf(name.site);
@@ -139,7 +139,7 @@ Error traceFunction(tg::Module& module, const ModelNames& names, const Key& name
   return recorder.errors();
 }
 
-/// Refuses a trace that begins inside another, and a module whose name does not print.
+/// An error if another trace is in progress, or if the module's name cannot be printed.
 Result<void> checkStart(const tg::Module& module, const Site& site) {
   if (Recorder::active()) return failAt(locOf(site), "a trace begins inside another trace");
   if (isName(module.name)) return {};
@@ -159,7 +159,7 @@ Result<Item*> functionToExtend(const tg::Module& module, const Key& name) {
                                  known.empty() ? "none" : known));
 }
 
-/// Traces what is appended to a function whose return was `end`; gives the errors.
+/// Traces additions to a function whose return was `end`; returns the errors.
 Error extendFunction(tg::Module& module, Item& func, const Op& end, const ModelNames& names, const Site& site,
                      const std::function<Outputs(const Inputs&)>& body) {
   Recorder recorder(module, func, names);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a model in C++ to a module of the IR: include this to write models (docs/cpp.md is the tour).
+// Traces a model in C++ to a module of the IR. To write models include this header (docs/cpp.md is the tour).
 //
 //     using namespace tg::nn;
 //     struct Line : Module {
@@ -9,8 +9,8 @@
 //       return mean(square(model.fc(in["x"]) - in["y"]));
 //     }}});
 //
-// Tracing runs the functions once, on tensors that stand for any values: a C++ `if` or loop is decided
-// then. One trace at a time runs in a thread; a model may be traced any number of times.
+// Tracing runs the functions once, on tensors without values: a C++ `if` or loop is evaluated at trace time. A thread
+// runs one trace at a time; a model may be traced any number of times.
 #pragma once
 
 #include <functional>
@@ -30,8 +30,8 @@
 
 namespace tg::nn {
 
-/// An input of a function. `dims` names each axis, "_" none, so that its extent may be set anew before compiling;
-/// `batch` is the axis called batch where no other has a name, or -1. Both at once are an error.
+/// An input of a function. `dims` names each axis, "_" for none, so that extents may be changed before compiling.
+/// `batch` is the axis named batch when no others have names, or -1. Giving both is an error.
 struct Input {
   Key name;
   Dims shape;
@@ -40,11 +40,11 @@ struct Input {
   std::vector<std::string> dims = {};
 };
 
-/// The inputs of the function being traced, by name; where a function is appended to, its arguments, then its
+/// The inputs of the function that is being traced, by name. When appending to a function: its arguments, then its
 /// results, then all its values by their names in the text.
 class Inputs {
  public:
-  /// An unknown name is a located error that lists known ones.
+  /// An unknown name is an error with a location that lists the known ones.
   Tensor operator[](const Key& name) const;
   void add(std::string name, Tensor tensor) { all_.emplace_back(std::move(name), std::move(tensor)); }
 
@@ -52,8 +52,8 @@ class Inputs {
   std::vector<std::pair<std::string, Tensor>> all_;
 };
 
-/// What a function returns: one tensor, several, or several with names: {{"loss", a}, {"logits", b}}. A
-/// lone one is called "loss" when it is an f32 of rank 0, else "result"; unnamed ones result0, result1, ….
+/// The results of a function: one tensor, several, or several with names: {{"loss", a}, {"logits", b}}. A single one
+/// is named "loss" if it is an f32 of rank 0, else "result"; several without names are result0, result1, ….
 class Outputs {
  public:
   struct Named {
@@ -69,7 +69,7 @@ class Outputs {
   std::vector<std::pair<std::string, Tensor>> all_;
 };
 
-/// A function of a model: "train", "eval" and "predict" have a meaning to the tools.
+/// A function of a model. The tools give the names "train", "eval" and "predict" a meaning.
 struct Function {
   Key name;
   std::vector<Input> inputs;
@@ -81,30 +81,30 @@ struct TraceOptions {
   std::string trainPipeline = "";  ///< the passes that train it, written into the module
 };
 
-/// Traces functions over one set of parameters, the model's, all of which the module declares. The result
-/// is verified. An error holds every finding: bad declarations, else what the functions did wrong, each at
-/// its line of the caller's source; a tensor made from a failed one reports nothing.
+/// Traces functions that share the parameters of a model; the module declares all of these. The module is verified.
+/// An error holds every finding, each at its line of the caller's source: bad declarations, or else the errors in the
+/// functions. An operation on a tensor from a failed one reports nothing.
 Result<std::unique_ptr<tg::Module>> trace(const Module& model, const std::vector<Function>& functions,
                                           const TraceOptions& options = {}, Site site = Site::current());
 
-/// Traces one function that declares what it needs by tensorInput, paramInput and stateInput.
+/// Traces one function, which declares its inputs, parameters and states by tensorInput, paramInput and stateInput.
 Result<std::unique_ptr<tg::Module>> trace(const std::function<Outputs()>& body,
                                           const TraceOptions& options = {}, const Key& function = "train");
 
-/// Adds a function to a module; paramInput and stateInput find what is declared there. After an error
-/// the module is as it was.
+/// Adds a function to a module; paramInput and stateInput find what the module declares. After an error the module is
+/// unchanged.
 Result<void> traceInto(tg::Module& module, const std::function<Outputs()>& body, const Key& function);
 /// The same for functions of a model.
 Result<void> traceInto(tg::Module& module, const Module& model, const std::vector<Function>& functions,
                        Site site = Site::current());
 
-/// Appends to a function that the module has. What `body` gives are more results, behind those there are;
-/// `Outputs{}` is none. Nothing that is there changes its place or its name. tensorInput finds an argument of
-/// the same name and type, or adds one. A result or capture of a name that is taken, a second update of a
-/// parameter and another type are errors at the line of the source, and the module is as it was.
+/// Appends to a function of the module. The results of `body` are added after the existing ones; `Outputs{}` adds
+/// none. Existing values keep their order and names. tensorInput finds an argument of the same name and type, or adds
+/// one. A result or capture with a name that is taken, a second update of a parameter, and an argument of another
+/// type are errors at the line of the source, and leave the module unchanged.
 Result<void> traceInto(tg::Module& module, const std::function<Outputs(const Inputs&)>& body,
                        const Key& function);
-/// The same with the modules of a model, whose parameters are declared where they are new.
+/// The same with the modules of a model, whose parameters are declared if they are new.
 Result<void> traceInto(tg::Module& module, const Module& model,
                        const std::function<Outputs(const Inputs&)>& body, const Key& function);
 
