@@ -79,7 +79,8 @@ bool keepsElements(const Op& op) {
   return op.info().scalar != Scalar::none || op.info().has(table::elements);
 }
 
-/// Whether a custom kernel's result is what the inout parameter of a binding, and no other, holds.
+/// Whether a custom kernel's result is that of an inout parameter bound to `binding`, and no other parameter reads
+/// the binding.
 static bool takesOver(const Op& fused, const Op& custom, int binding, int result, const Module& module) {
   const Item* kernel = customKernel(custom, module);
   const Op* yield = fused.regions[0]->terminator();
@@ -93,8 +94,8 @@ static bool takesOver(const Op& fused, const Op& custom, int binding, int result
   return found;
 }
 
-/// Whether tiles of the region's product reach beyond its end. Subgroups whose part lies there load elements that belong
-/// to other subgroups, though they store nothing.
+/// Whether tiles of the region's product extend beyond its end. There, subgroups load elements that belong to other
+/// subgroups, though they store nothing.
 static bool hasSurplus(const CoopmatSchedule& schedule, const Op& fused) {
   for (const Op* op : fused.regions[0]->ops) {
     if (op->code != Opcode::matmul) continue;
@@ -104,7 +105,7 @@ static bool hasSurplus(const CoopmatSchedule& schedule, const Op& fused) {
   return false;
 }
 
-/// Which operands' bytes a result of a schedule without parts may take over.
+/// Over which operands' bytes a schedule without parts may write a result.
 static TakesOver takesFor(const Schedule& schedule, const Op& fused, int result) {
   if (const auto* coopmat = std::get_if<CoopmatSchedule>(&schedule))
     if (fused.regions.empty() || hasSurplus(*coopmat, fused)) return TakesOver::nothing;
@@ -116,7 +117,7 @@ static TakesOver takesFor(const Schedule& schedule, const Op& fused, int result)
   return takesOver(schedule);
 }
 
-/// Results [first, end) that one schedule computes, the one asked for among them.
+/// Results [first, end) computed by one schedule, the requested one among them.
 struct Part {
   TakesOver takes = TakesOver::nothing;
   int first = 0, end = 0;
@@ -136,22 +137,23 @@ static Part partOf(const Op& fused, int result) {
   return {};
 }
 
-/// How many elements of its first operand an op puts together along the last axes; 0 where it does not. All of a row is
-/// read before anything that comes of it.
+/// The length of the rows that an op reduces or normalizes along the last axes of its first operand; 0 for other ops.
+/// All of a row is read before anything computed from it is written.
 static int64_t rowLength(const Op& op) {
   const auto rows = rowSpaceOf(op);
   return rows ? rows->length : 0;
 }
 
-/// Whether an op sums up neighbouring rows of a value of so many elements.
+/// Whether an op sums over neighbouring rows of a value with `count` elements.
 static bool sumsUpRows(const Op& op, int64_t count) {
   if (op.code != Opcode::sum || op.in(0)->type.rank() == 0) return false;
   const int64_t length = op.in(0)->type.shape.back();
   return length > 0 && rowsPerSum(op, {count / length, length}) > 0;
 }
 
-/// Whether each element of a value of this shape reads its own row's element of an operand that has one for each row of
-/// `length`: the operand's extents are 1 along the axes of a row and the value's along the others.
+/// Whether an operand with one element for each row of `length` is broadcast so that each element of the result reads
+/// the element of its own row: the operand's extents are 1 along the axes of a row and equal the result's along the
+/// others.
 static bool readsOwnRow(const Shape& operand, const Shape& value, int64_t length) {
   int64_t inside = 1;
   for (int axis = value.rank() - 1, own = operand.rank() - 1; axis >= 0; --axis, --own) {
@@ -170,13 +172,14 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
   if ((!elementwise && !rows) || fused.regions.empty()) return false;
   const Value* source = fused.operands[binding].value;
   const int64_t count = source->type.elements();
-  int64_t length = 0;  // of the rows, where something is put together along them
-  // A row's own value is read by all who share the row, when one of them may have stored another already.
+  int64_t length = 0;  // of the rows, if some op reduces along them
+  // All lanes of a row read a value of the whole row, when one of them may have stored an element already.
   auto isFull = [&](const Op* op) { return rowLength(*op) > 1 && op->in(0)->type.elements() == count; };
   const auto& body = fused.regions[0]->ops;
   if (rows && std::none_of(body.begin(), body.end(), isFull)) return false;
   std::unordered_set<const Value*> reached{source};
-  // What came of whole rows: values with one element a row, and those spread over the elements of their rows.
+  // Values computed from whole rows: those with one element for each row, and those spread over the elements of the
+  // rows.
   std::unordered_set<const Value*> ofRows, spread;
   for (Op* op : fused.regions[0]->ops) {
     bool reads = false, readsRows = false, readsSpread = false;
@@ -187,7 +190,7 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
     });
     if ((!reads && !readsRows && !readsSpread) || op->code == Opcode::yield) continue;
     auto& elements = reads ? reached : spread;
-    // Sums over rows take elements on their way, before their row is written.
+    // Sums over rows take the elements as they are computed, before the row is written.
     if (rows && sumsUpRows(*op, count)) continue;
     if (const int64_t own = rows ? rowLength(*op) : 0) {
       if ((length && own != length) || op->in(0)->type.elements() != count) return false;
@@ -197,7 +200,7 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
       continue;
     }
     if (readsRows) {
-      // Elements of a row may read what came of their own row; another's may be written over by then.
+      // An element may depend on its own row's value; the elements of another row may be overwritten by then.
       if (op->results.size() != 1) return false;
       const Value* result = op->result();
       if (!keepsElements(*op)) return false;
@@ -223,8 +226,8 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
   }
   const Op* yield = fused.regions[0]->terminator();
   if (!yield || result >= yield->numOperands()) return false;
-  // Beside a store elsewhere, which may be anywhere for all a driver knows, each of a product's many loads
-  // would wait: 530 us instead of 200 for the gradient of attention's scores on an H200.
+  // With a second store elsewhere, which a driver cannot prove to be apart, each of a product's many loads would wait
+  // for it: 530 us instead of 200 for the gradient of attention's scores on an H200.
   if (part.takes == TakesOver::loneElements && yield->numOperands() > 1) return false;
   for (int slot = 0; slot < yield->numOperands(); ++slot) {
     const Value* value = yield->in(slot);

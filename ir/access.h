@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a fused region touches memory: its bindings, its result slots, and whether it may write a
-// result over the bytes of an operand.
+// How a fused region accesses memory: its bindings, its result slots, and whether a result may be written over the
+// bytes of an operand.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace tg {
 
-/// The values a binding of a tg.fused op reads: one, or the members of a group in order.
+/// The values that a binding of a tg.fused op reads: one, or the members of a group in order.
 std::vector<Value*> bindingSources(const Op& fused, int binding);
 
-/// The type of the region argument that a binding defines: its source's, or a group's flat tensor.
+/// The type of the region argument that a binding defines: the type of its source, or the flat tensor of a group.
 Type boundType(const Operand& source);
 
-/// One thing a region yields: a single result or a group of `count` results, flat in the region.
+/// One value that a region yields: a single result, or a group of `count` results as one flat tensor.
 struct ResultSlot {
   int first = 0;  ///< index into Op::results
   int count = 1;
@@ -24,39 +24,40 @@ struct ResultSlot {
 std::vector<ResultSlot> resultSlots(const Op& fused);
 std::vector<Value*> valuesOf(const Op& fused, const ResultSlot& slot);
 
-/// The types of some values, as groupBytes wants them.
+/// The types of the values, as groupBytes takes them.
 std::vector<Type> typesOf(const std::vector<Value*>& values);
-/// Whether the host reads the op's operands after the call: return, tg.capture, tg.param_grad.
+/// Whether the host reads the op's operands after the step: return, tg.capture, tg.param_grad.
 bool hostReads(const Op& op);
-/// Whether a value is a constant that holds this number everywhere.
+/// Whether a value is a constant whose elements all are this number.
 bool isNumber(const Value& value, double number);
-/// Whether an op is the value of a parameter or a state at entry.
+/// Whether an op reads a parameter or a state as it is when the step begins.
 bool readsSymbol(const Op& op);
-/// Whether an op takes a turn of its own, between which barriers may stand: a kernel or a collective.
+/// Whether an op is a command of its own between possible barriers: a kernel or a collective.
 bool isTurn(const Op& op);
-/// Bytes a placed value spans, its pitch included.
+/// The bytes that a placed value takes, with the padding of its pitch.
 int64_t placedBytes(const Value& value);
 
-/// Whether element i of an op's result is a function of the operands' elements i, where extents agree.
+/// Whether element i of an op's result depends only on the elements i of those operands that have its extents.
 bool keepsElements(const Op& op);
 
-/// Whether a kernel reads this binding solely at the element of the result slot it is about to
-/// write, so that the slot may take over the binding's bytes: the schedule is a map or a product's, from
-/// the block argument only elementwise ops of its own extent and order-preserving reshapes lead on, and
-/// the slot is reached with equal element count and size. A broadcast, transpose, slice, reduction,
-/// gather or contraction of the binding, anywhere in the region, says no. So does a larger result:
-/// one invocation computes an element of all largest results after loading each operand's element
-/// once, and smaller results in code of their own, which may load again after a store. Of several schedules
-/// side by side the slot's is a map or a column, and no other part's results are reached.
+/// Whether a result may be written in place: the kernel reads this binding only at the element of the result slot
+/// that it is about to write. Then the slot may take over the binding's bytes.
 ///
-/// A column kernel has a barrier between the reads of all lanes and the store. It qualifies only if no invocation lies
-/// beyond the results, since those read what another workgroup stores.
+/// Map and product schedules: only elementwise ops of the binding's own extents and order-preserving reshapes lead
+/// from the block argument to the slot, which has equal element count and size. False if any op of the region
+/// broadcasts, transposes, slices, reduces, gathers or contracts the binding. False if some result is larger, too:
+/// one invocation computes an element of all largest results after loading each operand's element once, but smaller
+/// results in separate code, which may load again after a store. If several schedules share the kernel, the part that
+/// computes the slot must be a map or a column, and the binding must not reach the results of other parts.
 ///
-/// A kernel over rows may also reduce the binding along the rows: their invocations have read all of a row
-/// before one of them writes an element of it.
+/// Column schedule: a barrier stands between the loads of all lanes and the store. No invocation may lie beyond the
+/// results, because it would read elements that another workgroup stores.
 ///
-/// A custom kernel reads and writes an inout parameter in one place: its result takes over the binding's
-/// bytes when the kernel, which `module` holds, reads the binding through no other parameter.
+/// Row schedules: the region may also reduce the binding along its rows, because all of a row is read before one of
+/// its elements is written.
+///
+/// Custom kernel: it reads and writes an inout parameter in one place, so that the result takes over the bytes of the
+/// binding. The kernel, which `module` holds, must not read the binding through another parameter.
 bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Module& module);
 
 }  // namespace tg

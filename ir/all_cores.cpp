@@ -13,7 +13,7 @@ void onAllCores(size_t count, const std::function<void(size_t)>& job) {
   std::atomic<size_t> next{0};
   std::atomic<bool> thrown{false};
   std::exception_ptr first;
-  // An exception that leaves a thread's function ends the process.
+  // An exception that leaves a thread's function would end the process.
   auto work = [&]() noexcept {
     try {
       for (size_t i = next++; i < count && !thrown; i = next++) job(i);
@@ -26,7 +26,7 @@ void onAllCores(size_t count, const std::function<void(size_t)>& job) {
   try {
     while (threads.size() + 1 < wanted) threads.emplace_back(work);
   } catch (const std::exception&) {
-    // A system without threads or memory to spare works with those there are.
+    // If the system cannot start another thread, those that run do all the work.
   }
   work();
   for (std::thread& thread : threads) thread.join();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Base64 (RFC 4648, with padding) for binaries in text.
+// Base64 (RFC 4648, with padding), for binary data in text.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 namespace tg {
 
 std::string base64Encode(std::string_view bytes);
-/// Nothing when the text is no base64.
+/// Nothing if the text is not valid base64.
 std::optional<std::string> base64Decode(std::string_view text);
 
 }  // namespace tg

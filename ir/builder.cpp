@@ -37,7 +37,7 @@ std::string NameTable::unique(std::string_view hint) {
   }
 }
 
-/// The hint of a value without one: the op's name without its dialect.
+/// The name of a value without a hint: the op's name without its dialect.
 static std::string_view bareName(const OpInfo& row) {
   size_t dot = row.name.find('.');
   return dot == std::string_view::npos ? row.name : row.name.substr(dot + 1);
@@ -160,7 +160,7 @@ static std::unique_ptr<Value> cloneValue(const Value& value, std::unordered_map<
 std::unique_ptr<Op> cloneOp(const Op& op, std::unordered_map<const Value*, Value*>& map) {
   auto copy = Op::create(op.code, op.loc, {}, op.attrs);
   copy->groups = op.groups;
-  // Regions first: bindings define their arguments.
+  // Regions first: bindings define their arguments, which operands map to.
   for (const auto& region : op.regions) copy->regions.push_back(cloneBlock(*region, map));
   for (const Operand& operand : op.operands) copy->operands.push_back(cloneOperand(operand, map));
   for (const auto& result : op.results) {

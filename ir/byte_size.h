@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of bytes as people write them.
+// Byte counts as people write them.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace tg {
 
-/// `8GiB`, `1.5 MiB`, `512KB`, `4096`: a number, at least 1 byte, and B, KiB, MiB, GiB, TiB (powers of 1024) or
-/// KB, MB, GB, TB (of 1000), in letters of any case. An error says what is expected.
+/// Parses `8GiB`, `1.5 MiB`, `512KB`, `4096`: a number and a unit, at least 1 byte. Units are B, KiB, MiB, GiB, TiB
+/// (powers of 1024) and KB, MB, GB, TB (of 1000), in letters of any case. An error says what is expected.
 Result<int64_t> parseBytes(std::string_view text);
 
-/// `512 B`, `12.5 KiB`, `13.0 MiB`: a larger unit from ten of it on.
+/// `512 B`, `12.5 KiB`, `13.0 MiB`: uses the larger unit from 10 of it on.
 std::string sizeText(int64_t bytes);
 
 }  // namespace tg

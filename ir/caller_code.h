@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that a caller hands to the library: what they throw becomes an error.
+// Calls functions that a user passes to the library, and turns what they throw into errors.
 #pragma once
 
 #include <exception>
@@ -9,7 +9,7 @@
 
 namespace tg {
 
-/// Runs `body`, which calls such a function: what it threw, as text, or nothing.
+/// Runs `body`, which calls such a function. Returns the text of the exception that it threw, or nothing.
 template <class Body>
 std::optional<std::string> thrownBy(Body&& body) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives between ranks, and values that are sharded: each rank has one of equally long shards, in rank order.
+// Collectives between ranks, and sharded values: each rank holds one of equal shards, in rank order.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace tg {
 /// tg.all_reduce, tg.reduce_scatter or tg.all_gather.
 bool isCollective(const Op& op);
 
-/// The tg.param or tg.state that this value reads, or of which it is this rank's shard; else null.
+/// The tg.param or tg.state that gives this value, directly or as this rank's shard; else null.
 const Op* readOf(const Value& value);
 
-/// The type of a sharded state's whole; none if the state is not sharded or its `part_of` is malformed.
+/// The type of a sharded state before sharding; none if the state is not sharded or its `part_of` is malformed.
 std::optional<Type> wholeOf(const Item& state);
 
-/// The error of running a module that is sharded for `shards` ranks on `ranks`.
+/// The error of running a module sharded for `shards` ranks with another number of ranks.
 Error otherRanks(const Loc& loc, int64_t shards, int64_t ranks);
 
 }  // namespace tg

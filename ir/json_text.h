@@ -6,8 +6,8 @@
 
 namespace tg {
 
-/// The text of a value of nlohmann's, on one line or indented. Names of files, devices and drivers may be any bytes:
-/// what is not UTF-8 in a string is replaced.
+/// The text of an nlohmann JSON value, on one line or indented. Names of files, devices and drivers may contain any
+/// bytes: those that are not UTF-8 are replaced.
 template <class Json>
 std::string jsonText(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists in messages and texts.
+// Lists as text.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace tg {
 
-/// The texts of all elements with `between` in the middle: `listText(func.results, &NamedType::name)` is "loss, y".
+/// The texts of all elements, separated by `between`: `listText(func.results, &NamedType::name)` is "loss, y".
 template <class Range, class TextOf>
 std::string listText(const Range& range, TextOf textOf, std::string_view between = ", ") {
   std::string out;
@@ -19,7 +19,7 @@ std::string listText(const Range& range, TextOf textOf, std::string_view between
   return out;
 }
 
-/// The keys of a map with `between` in the middle.
+/// The keys of a map, separated by `between`.
 template <class Map>
 std::string keysText(const Map& map, std::string_view between = ", ") {
   return listText(map, &Map::value_type::first, between);

@@ -152,7 +152,7 @@ void OpList::splice(Op* before, OpList& from, Op* first, Op* last) {
   }
 }
 
-/// From the end, so that uses go before what they use.
+/// From the end, so that uses are destroyed before the values they read.
 void OpList::clear() {
   while (last_) erase(last_);
 }
@@ -203,7 +203,7 @@ Block* Op::addRegion() {
   return regions.back().get();
 }
 
-/// The defaults of the op table as attribute values, parsed once: those of an opcode's rows stand together.
+/// The defaults of the op table as attribute values, parsed once. Those of one opcode's rows are adjacent.
 static std::vector<Attr> parseFallbacks() {
   std::vector<Attr> fallbacks;
   for (int code = 0; code < kOpcodeCount; ++code)
@@ -217,7 +217,7 @@ static std::vector<Attr> parseFallbacks() {
   return fallbacks;
 }
 
-/// A row's default; none when the attribute is required.
+/// A row's default; none if the attribute is required.
 static const Attr& fallbackOf(const OpInfo& info, const table::AttrRow& row) {
   static const std::vector<Attr> fallbacks = parseFallbacks();
   const size_t first = static_cast<size_t>(info.code) * info.attrs.items.size();
@@ -288,7 +288,7 @@ ItemList::Items ItemList::take() {
   return std::exchange(items_, {});
 }
 
-/// An item of a wanted kind by name. Of several, which only a wrong module has, the first in the text.
+/// The first item of a wanted kind by name; only an invalid module has several.
 template <class Wanted>
 Item* ItemList::first(std::string_view name, Wanted wanted) const {
   Item* found = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program is: values, ops, blocks, module items. Passive data; builder.h makes it,
-// verify.h judges it.
+// The in-memory form of a program: values, ops, blocks and the items of a module. Plain data with few invariants:
+// builder.h builds ops, verify.h checks modules.
 #pragma once
 
 #include <array>
@@ -26,11 +26,11 @@ struct Block;
 struct Operand;
 struct Value;
 
-/// Where a value lives from stage planned on: `@arena[1024] inplace(%a) pitch(68)`.
+/// Where a value is stored, from stage planned on: `@arena[1024] inplace(%a) pitch(68)`.
 struct Place {
   std::string buffer;        ///< "persistent", "io" or "arena"
   int64_t offset = 0;        ///< bytes
-  Value* inplace = nullptr;  ///< the dying operand whose bytes it takes over
+  Value* inplace = nullptr;  ///< the operand, not read later, whose bytes the value takes over
   int64_t pitch = 0;         ///< elements from one row (last axis) to the next; 0 means dense
   bool operator==(const Place&) const = default;
 };
@@ -41,14 +41,14 @@ struct Value {
   std::string name;  ///< without '%'; unique in its function or kernel
   Op* def = nullptr;
   Block* block = nullptr;  ///< of an argument: the block it belongs to
-  AttrList attrs;          ///< of a function's argument: host, schedule, batch
+  AttrList attrs;          ///< of a function's argument: host, schedule, batch, dims
   std::optional<Place> place;
   Loc loc;
-  UseList uses;  ///< operands of ops that read it
+  UseList uses;  ///< the operands that read it
 };
 
-/// Operands in text order. The list of an op, and the lists inside its operands, belong to that op: each
-/// value they read knows of it.
+/// Operands in text order. The list of an op, and the lists nested in its operands, belong to that op, and each value
+/// that they read has them in its use list.
 class OperandList {
  public:
   using Operands = std::vector<Operand>;
@@ -90,7 +90,7 @@ class OperandList {
   void resize(size_t size);
   void clear();
 
-  /// The list belongs to this op from now on, or to none.
+  /// From now on the list belongs to this op; null: to none.
   void belongTo(Op* user);
 
  private:
@@ -98,12 +98,12 @@ class OperandList {
   Op* user_ = nullptr;
 };
 
-/// One operand as it stands in the text.
+/// One operand of an op.
 struct Operand {
   enum class Kind : uint8_t { value, symbol, element, range, group, binding, literal, keyword };
   Kind kind = Kind::value;
   bool isInteger = false;  ///< literal: written as an integer
-  Use value;               ///< value; element: the buffer; binding: the block argument it defines
+  Use value;               ///< value; element: the buffer; binding: the block argument that it defines
   std::string text;        ///< symbol, keyword, range: the name
   int64_t integer = 0;     ///< literal
   double real = 0;         ///< literal
@@ -120,12 +120,12 @@ struct Operand {
   static Operand binding(Value* target, Operand source);
   static Operand keyword(std::string name, OperandList args);
   bool isLiteral() const { return kind == Kind::literal; }
-  /// The operand, with all its items, belongs to this op from now on, or to none.
+  /// From now on the operand with all its items belongs to this op; null: to none.
   void belongTo(Op* user) {
     value.belongTo(user);
     items.belongTo(user);
   }
-  /// A literal as a real; `-0` written as an integer keeps its sign in `real`.
+  /// A literal as a real; an integer `-0` is -0.0.
   double number() const { return isInteger && integer != 0 ? static_cast<double>(integer) : real; }
 };
 
@@ -151,8 +151,8 @@ OperandList::iterator OperandList::insert(const_iterator before, Iterator first,
   return operands_.begin() + at;
 }
 
-/// The ops of a block in text order, which it owns: a list linked through the ops, so that pointers to ops
-/// and iterators stay valid while other ops come and go.
+/// Owns the ops of a block in text order. A list linked through the ops, so that pointers and iterators to ops stay
+/// valid while other ops are inserted and removed.
 class OpList {
  public:
   class iterator {
@@ -189,31 +189,31 @@ class OpList {
   iterator end() const { return {this, nullptr}; }
   reverse_iterator rbegin() const { return reverse_iterator(end()); }
   reverse_iterator rend() const { return reverse_iterator(begin()); }
-  /// The place of an op that is in the list; null stands for the end.
+  /// The iterator at an op of the list; null is the end.
   iterator at(Op* op) const { return {this, op}; }
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   Op* front() const { return first_; }
   Op* back() const { return last_; }
-  /// The ops by their numbers, for an analysis that speaks of places.
+  /// The ops as a vector, for analyses that refer to positions.
   std::vector<Op*> all() const { return {begin(), end()}; }
 
   Op* push_back(std::unique_ptr<Op> op) { return insert(nullptr, std::move(op)); }
-  /// Puts an op before another of the list, or at the end when that is null.
+  /// Inserts an op before another op of the list, or at the end if that is null.
   Op* insert(Op* before, std::unique_ptr<Op> op);
-  /// Puts the ops from `first` of another list on up to `last`, which stays there, before one of this list.
+  /// Moves the ops of another list from `first` up to `last`, which stays there, before an op of this list.
   void splice(Op* before, OpList& from, Op* first, Op* last = nullptr);
-  /// All ops of another list.
+  /// Moves all ops of another list to the end of this one.
   void append(OpList&& from) { splice(nullptr, from, from.first_); }
-  /// Takes an op out.
+  /// Removes an op from the list and returns it.
   std::unique_ptr<Op> take(Op* op);
   std::unique_ptr<Op> takeFront() { return take(first_); }
   std::unique_ptr<Op> takeBack() { return take(last_); }
-  /// All ops; the list is empty afterwards.
+  /// Moves out all ops; the list is empty afterwards.
   OpList takeAll() { return std::move(*this); }
-  /// Destroys an op; what still reads its results reads nothing.
+  /// Destroys an op. Uses of its results become null.
   void erase(Op* op) { take(op); }
-  /// Destroys the ops for which `gone(Op*)` holds.
+  /// Destroys the ops for which `gone(Op*)` is true.
   template <class Predicate>
   void eraseIf(Predicate gone) {
     for (iterator it = begin(); it != end();) {
@@ -242,23 +242,22 @@ class Op {
   Op(const Op&) = delete;
   Op& operator=(const Op&) = delete;
   const OpInfo& info() const { return tg::info(code); }
-  /// The list the op stands in, and its neighbours there; null where there is none.
+  /// The list that the op is in, and its neighbours there; null if there is none.
   OpList* list() const { return list_; }
   Op* next() const { return next_; }
   Op* previous() const { return previous_; }
 
   Opcode code;
   OperandList operands;
-  AttrList attrs;                               ///< in row order, defaults left out
-  std::vector<std::unique_ptr<Value>> results;  ///< flat; see groups
-  /// Empty when every result stands alone; else one entry for each result slot: 0 for a single
-  /// value, n for a group `[%a, …]` of n members.
+  AttrList attrs;                               ///< in the order of the row; defaults are omitted
+  std::vector<std::unique_ptr<Value>> results;  ///< all of them in one list; see groups
+  /// Empty when no result is in a group; else one entry for each result slot: 0 for a single value, n for a group
+  /// `[%a, …]` of n members.
   std::vector<int> groups;
   std::vector<std::unique_ptr<Block>> regions;
   Loc loc;
 
-  /// An op that stands nowhere yet. Where its operands are known, Builder and KernelBuilder make ops that are typed and
-  /// placed, too.
+  /// An op that is in no list. To build a typed op in its place use Builder or KernelBuilder.
   static std::unique_ptr<Op> create(Opcode code, const Loc& loc, OperandList operands = {},
                                     AttrList attrs = {});
 
@@ -273,7 +272,7 @@ class Op {
   const Operand* keyword(std::string_view name) const;
   Operand* keyword(std::string_view name);
 
-  /// An attribute, or else the row's default; none when it has neither.
+  /// An attribute; if absent, the row's default; none if there is no default.
   const Attr& attr(std::string_view name) const;
   int64_t intAttr(std::string_view name) const;
   double realAttr(std::string_view name) const;
@@ -302,7 +301,7 @@ struct NamedType {
   Type type;
 };
 
-/// One item of a module. Which members mean something depends on the kind.
+/// One item of a module. Which members are used depends on the kind.
 struct Item {
   ItemKind kind = ItemKind::param;
   std::string name;  ///< without '@'
@@ -320,18 +319,18 @@ struct Item {
   Value* arg(std::string_view name) const;
 };
 
-/// Whether an item is a func whose arguments and results, one at least, are kernel scalars or short vectors:
-/// a helper that kernels call, not a function of the model.
+/// Whether an item is a func whose arguments, if any, and results, at least one, are all kernel scalars or short
+/// vectors: a helper that kernels call, not a function of the model.
 bool isKernelFunc(const Item& item);
 
-/// Hashes names, so that a table of them is searched without a copy of what is sought.
+/// Hashes names, and can look a name up by string_view without a copy.
 struct NameHash {
   using is_transparent = void;
   size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
 };
 
-/// The items of a module in the order of the text, found by name without a search. Items come and go by the
-/// list's own functions; one that is in it keeps its kind and its name.
+/// The items of a module in text order, with an index by kind and name. Items are inserted and removed only by the
+/// list's functions; an item in the list must keep its kind and name.
 class ItemList {
  public:
   using Items = std::vector<std::unique_ptr<Item>>;
@@ -345,11 +344,11 @@ class ItemList {
   const std::unique_ptr<Item>& back() const { return items_.back(); }
 
   void push_back(std::unique_ptr<Item> item);
-  /// Puts an item before another, or at the end; returns where it stands.
+  /// Inserts an item before another, or at the end; returns its position.
   const_iterator insert(const_iterator before, std::unique_ptr<Item> item);
-  /// Puts an item of the same kind and name in the place of another, which is destroyed.
+  /// Replaces an item by one of the same kind and name; the old one is destroyed.
   void replace(const Item& old, std::unique_ptr<Item> item);
-  /// Removes the items for which `gone(const std::unique_ptr<Item>&)` holds.
+  /// Removes the items for which `gone(const std::unique_ptr<Item>&)` is true.
   template <class Predicate>
   void eraseIf(Predicate gone) {
     std::erase_if(items_, [&](const std::unique_ptr<Item>& item) {
@@ -358,10 +357,10 @@ class ItemList {
       return true;
     });
   }
-  /// All items; the list is empty afterwards.
+  /// Moves out all items; the list is empty afterwards.
   Items take();
 
-  /// The first of a kind with a name, or null.
+  /// The first item of a kind with a name, or null.
   Item* find(ItemKind kind, std::string_view name) const;
   /// The first param or state with a name, or null.
   Item* storage(std::string_view name) const;
@@ -384,7 +383,7 @@ struct Module {
   Loc loc;
 
   Item* find(ItemKind kind, std::string_view name) const;
-  /// A function over tensors; see kernelFunc for the others.
+  /// A function over tensors; for the others see kernelFunc.
   Item* func(std::string_view name) const;
   /// A func of kernel scalars, which kernels call.
   Item* kernelFunc(std::string_view name) const;
@@ -392,15 +391,15 @@ struct Module {
   Item* storage(std::string_view name) const;
   /// Adds an item at the end.
   Item* add(ItemKind kind, std::string name);
-  /// Adds a param or state behind those there are.
+  /// Adds a param or state after the existing ones.
   Item* addStorage(ItemKind kind, std::string name);
-  /// Adds a buffer behind those there are, in front of the functions.
+  /// Adds a buffer after the existing ones, before the functions.
   Item* addBuffer(std::string name, int64_t bytes);
-  /// The items of a kind; of funcs, those over tensors.
+  /// The items of a kind; for funcs only those over tensors.
   std::vector<Item*> all(ItemKind kind) const;
 };
 
-/// Calls fn on every value an operand reads, see below.
+/// Calls fn on every value that an operand reads, see below.
 template <class Function>
 void forEachValue(const Operand& operand, Function& fn) {
   if (operand.value && operand.kind != Operand::Kind::binding) fn(operand.value.get());
@@ -415,8 +414,8 @@ void forEachValue(Operand& operand, Function& fn) {
   }
   for (Operand& item : operand.items) forEachValue(item, fn);
 }
-/// Calls fn on every value an op reads, in text order, sources of bindings and indices included;
-/// fn may replace the pointer unless the op is const. Nested regions are not entered.
+/// Calls fn on every value that an op reads, in text order, including sources of bindings and indices. fn may replace
+/// the pointer if the op is not const. Does not enter nested regions.
 template <class Function>
 void forEachUse(Op& op, Function&& fn) {
   for (Operand& operand : op.operands) forEachValue(operand, fn);
@@ -434,11 +433,11 @@ void walk(const Block& block, Function&& fn) {
   }
 }
 
-/// A deep copy. Names, locations and attributes stay.
+/// A deep copy, with names, locations and attributes.
 std::unique_ptr<Module> clone(const Module& module);
 
-/// Bytes of a group's members laid out one after the other, each on a 16-byte boundary; the group's
-/// flat tensor is as many bytes long. `offsets`, when given, receives each member's start.
+/// The bytes of a group: its members one after the other, each on a 16-byte boundary. The group's flat tensor has
+/// that many bytes. `offsets`, if given, receives the start of each member.
 int64_t groupBytes(const std::vector<Type>& members, std::vector<int64_t>* offsets = nullptr);
 
 }  // namespace tg

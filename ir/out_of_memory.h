@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is not to be had as an error: what a program asks for, it may ask too much.
+// Turns failed allocations into errors: a program may ask for more memory than there is.
 #pragma once
 
 #include <new>
@@ -13,13 +13,13 @@
 
 namespace tg {
 
-/// The Result of `body`; an error that names `what`, at `loc`, where an allocation in it fails.
+/// Calls `body` and returns its Result; if an allocation in it fails, an error at `loc` that names `what`.
 template <class Body>
 auto withinMemory(const Loc& loc, std::string_view what, Body&& body) -> decltype(body()) {
   try {
     return std::forward<Body>(body)();
   } catch (const std::bad_alloc&) {
-  } catch (const std::length_error&) {  // of a container: more than it can ever hold
+  } catch (const std::length_error&) {  // thrown by a container: more than it can ever hold
   }
   return failAt(loc, fmt::format("{}: out of memory", what));
 }

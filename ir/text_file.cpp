@@ -26,7 +26,7 @@ Result<std::string> readText(int file, const std::string& name) {
     if (count == 0) break;
     const size_t before = text.size();
     text.append(buffer, static_cast<size_t>(count));
-    // At once: /dev/zero has no end.
+    // Checked while reading: /dev/zero has no end.
     if (const size_t zero = text.find('\0', before); zero != std::string::npos)
       return fail(fmt::format("{} is not text: byte {} is zero", name, zero));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that hold text: modules, targets, tuning files.
+// Reads files that hold text: modules, targets, tuning files.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace tg {
 
-/// All of a file. An error says which: one that is not there or cannot be read, a folder, one with a byte of zero.
+/// The content of a file. An error if it does not exist, cannot be read, is a folder, or contains a zero byte.
 Result<std::string> readTextFile(const std::string& path);
-/// All that an open file has left; `name` is for errors.
+/// The rest of an open file; `name` is for errors.
 Result<std::string> readText(int file, const std::string& name);
 
 }  // namespace tg

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hash that names texts and bytes in modules, checkpoints and caches.
+// The hash that identifies texts and bytes in modules, checkpoints and caches.
 #pragma once
 
 #include <string>

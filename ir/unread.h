@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removing what nobody reads.
+// Dead code elimination in one list of ops.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace tg {
 
-/// Removes pure ops of which nobody reads a result, in nested regions too, from the end on, so that what only
-/// a removed op read goes as well. Ops up to `last`, and those of `kept` values, stay.
+/// Removes pure ops whose results have no uses, in nested regions too. Runs from the end, so that ops that only a
+/// removed op used are removed as well. Ops up to `last`, and those that define `kept` values, stay.
 inline void eraseUnread(OpList& ops, const Op* last = nullptr,
                         const std::unordered_set<const Value*>& kept = {}) {
   for (Op* op = ops.back(); op != last;) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Def-use chains: every operand of an op is a link in the list of uses of the value it reads.
+// Def-use chains: every operand of an op is linked into the list of uses of the value that it reads.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@ namespace tg {
 class Op;
 struct Value;
 
-/// A place that reads a value. While it belongs to an op it stands in the value's list of uses, however it is
-/// assigned, copied, moved or destroyed; a place of no op, such as an operand that waits to be built in,
-/// stands in no list. The argument that a binding defines is written in the same place but is no use.
+/// A place that reads a value. While it belongs to an op it is in the value's list of uses, and stays there however
+/// it is assigned, copied, moved or destroyed. A place that belongs to no op, such as an operand that is not built in
+/// yet, is in no list. The argument that a binding defines is stored in a Use as well, but is no use.
 class Use {
  public:
   Use() = default;
-  Use(Value* value) : value_(value) {}  ///< implicit, as the conversion back: a use stands for its value
+  Use(Value* value) : value_(value) {}  ///< implicit in both directions: a use stands for its value
   Use(const Use& other) : value_(other.value_), defines_(other.defines_) {}
   Use(Use&& other) noexcept : value_(other.value_), user_(other.user_), defines_(other.defines_) {
     follow(other);
@@ -32,24 +32,24 @@ class Use {
   Value* operator->() const { return value_; }
   Value& operator*() const { return *value_; }
 
-  /// The op that reads, or null.
+  /// The op that the use belongs to, or null.
   Op* user() const { return user_; }
-  /// The place belongs to this op from now on, or to none.
+  /// From now on the use belongs to this op; null: to none.
   void belongTo(Op* user);
-  /// The place defines its value, a block argument, and reads nothing.
+  /// From now on the place defines its value, a block argument, and is no use.
   void define(Value* argument);
 
  private:
   friend class UseList;
   void link();
   void unlink();
-  /// Takes the place of `other` in its list; `other` is left without a value.
+  /// Takes the position of `other` in its list; `other` is left without a value.
   void follow(Use& other);
 
   Value* value_ = nullptr;
   Op* user_ = nullptr;
   Use* next_ = nullptr;
-  Use** previous_ = nullptr;  ///< what points here, or null: not in a list
+  Use** previous_ = nullptr;  ///< the pointer that points to this use; null: in no list
   bool defines_ = false;
 };
 
@@ -76,9 +76,9 @@ class UseList {
   };
 
   UseList() = default;
-  UseList(const UseList&) {}  ///< a copy of a value is not used yet
+  UseList(const UseList&) {}  ///< a copy of a value has no uses yet
   UseList& operator=(const UseList&) { return *this; }
-  /// What still reads the value reads nothing from now on.
+  /// Remaining uses become null.
   ~UseList();
 
   iterator begin() const { return iterator(first_); }
@@ -86,10 +86,10 @@ class UseList {
   bool empty() const { return !first_; }
   bool hasOne() const { return first_ && !first_->next_; }
 
-  /// All uses read `other` from now on.
+  /// Makes all uses read `other`.
   void replaceAll(Value* other);
-  /// Uses by `first` and by ops behind it in its list read `other` from now on. Those before it stay, and so
-  /// do those in nested regions.
+  /// Makes the uses by `first` and by later ops of its list read `other`. Those of earlier ops stay, and so do those
+  /// in nested regions.
   void replaceFrom(Op& first, Value* other);
 
  private:

@@ -9,13 +9,14 @@ namespace {
 constexpr double kTinyWork = 16e6;
 constexpr double kWorkPerInvocation = 64;
 
-/// Weights that an element of a convolution's output (of its input, where it is transposed) meets.
+/// The weights that an element of a convolution's output is computed from (for a transposed one, that an element of
+/// the input is multiplied by).
 double weightsMet(const Op& op) {
   const Type& weights = as::conv2d(op).w()->type;
   return static_cast<double>(weights.elements()) / static_cast<double>(weights.shape[0]);
 }
 
-/// Of `products` products like q·kᵀ over the rows of q and k.
+/// The work of `products` products like q·kᵀ over the rows of q and k.
 double attentionWork(const Op& op, double products) {
   const as::attention attention(op);
   const Type& q = attention.q()->type;

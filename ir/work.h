@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much a module computes, roughly.
+// Estimates how much a module computes.
 #pragma once
 
 #include "ir/module.h"
 
 namespace tg {
 
-/// Multiplications and additions of the matrix products of an op and of its regions, plus an element's worth
-/// for every other op; from stage kernel on, the invocations of dispatches.
+/// Multiplications and additions of the matrix products in an op and its regions, plus one operation for each element
+/// of other ops; from stage kernel on, 64 operations for each invocation of a dispatch.
 double workOf(const Op& op, const Module& module);
-/// The same of a function.
+/// The same for a function.
 double workOf(const Item& func, const Module& module);
 
-/// Whether every function computes so little that handing kernels to threads costs more than it saves: a
+/// Whether every function computes so little that giving kernels to other threads costs more than it saves: a
 /// dispatch through a pool takes some 30 µs, in which one core does about 600 000 operations.
 bool isTiny(const Module& module);
 
