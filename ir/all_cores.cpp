@@ -9,6 +9,7 @@
 
 namespace tg {
 
+// The threads take the next index from a shared counter, so that long jobs do not hold up the others.
 void onAllCores(size_t count, const std::function<void(size_t)>& job) {
   std::atomic<size_t> next{0};
   std::atomic<bool> thrown{false};

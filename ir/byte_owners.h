@@ -9,6 +9,7 @@
 
 namespace tg {
 
+/// The last writer of each byte. An owner is a number that the caller gives to a value, from 1 on.
 class ByteOwners {
  public:
   static constexpr int kNone = -1;  ///< never written

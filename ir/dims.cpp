@@ -34,6 +34,8 @@ struct FirstUse {
 };
 using KnownDims = std::map<std::string, FirstUse, std::less<>>;
 
+/// Checks the names of one module: those of each holder are well formed, and each name has one extent within its
+/// function.
 class DimsVerifier {
  public:
   Result<void> run(const Module& module) {

@@ -18,6 +18,7 @@ enum class DType : uint8_t {
 
 enum class DTypeFamily : uint8_t { real, sint, uint, flag };
 
+/// One row of the table.
 struct DTypeInfo {
   DType dtype;
   std::string_view name;

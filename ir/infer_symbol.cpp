@@ -27,6 +27,8 @@ static Result<Types> storageRead(const Context& c, ItemKind kind) {
   return Types{type};
 }
 
+/// Checks a tg.update, or else a tg.param_grad: the symbol exists, and the value has its type; with `ranks` that of a
+/// shard, with `rows` that of the rows.
 static Result<Types> storageWrite(const Context& c, bool update) {
   const std::string& symbol = c.op.operands[0].text;
   const Item* item =

@@ -80,6 +80,7 @@ static size_t numberLength(std::string_view text, size_t at) {
   return i - at;
 }
 
+/// Reads the next token: skips white space and comments, then decides by the first character.
 void Lexer::advance() {
   for (;;) {
     while (at_ < text_.size() && isBlank(text_[at_])) ++at_;

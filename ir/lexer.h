@@ -14,6 +14,7 @@ bool isWordChar(char c);
 /// Whether the text is a plain word: letters, digits and `_`, not starting with a digit.
 bool isWord(std::string_view text);
 
+/// One token. Its text is a view into the source.
 struct Token {
   enum class Kind : uint8_t { word, value, symbol, number, string, punct, arrow, end, bad };
   Kind kind = Kind::end;

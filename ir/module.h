@@ -236,6 +236,7 @@ struct Block {
   Value* addArg(Type type, std::string name);
 };
 
+/// One operation. Its form is described by its row of the op table; see OpInfo.
 class Op {
  public:
   explicit Op(Opcode code) : code(code) { operands.belongTo(this); }
@@ -375,10 +376,11 @@ class ItemList {
   std::unordered_multimap<std::string, Item*, NameHash, std::equal_to<>> named_;
 };
 
+/// A program at one stage.
 struct Module {
   std::string name;
   Stage stage = Stage::tensor;
-  AttrList attrs;  ///< target, train_pipeline
+  AttrList attrs;  ///< target, plan, train_pipeline
   ItemList items;
   Loc loc;
 

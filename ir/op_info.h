@@ -133,6 +133,7 @@ struct List {
 
 }  // namespace table
 
+/// One row of the op table.
 struct OpInfo {
   Opcode code;
   std::string_view name;  ///< "tg.add"

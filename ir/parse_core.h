@@ -28,6 +28,8 @@ struct NamedConstant {
   Loc loc;
 };
 
+/// Base of the parser: the token stream, and the grammar of types and attributes. An error ends the parse, so that no
+/// rule has to restore state.
 class ParseCore {
  public:
   explicit ParseCore(std::shared_ptr<const SourceFile> file) : lex_(std::move(file)) {}

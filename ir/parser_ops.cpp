@@ -203,6 +203,7 @@ Result<void> Parser::regionBindings(Op& op) {
   return {};
 }
 
+/// Parses an op's operands by the slots of its row.
 Result<void> Parser::operandList(Op& op) {
   bool first = true;
   auto wrongCount = [&](std::string_view slot) {
@@ -259,6 +260,7 @@ Result<void> Parser::operandList(Op& op) {
   return {};
 }
 
+/// Parses `%a, [%b, %c] =`. The results get their types later, in types().
 Result<void> Parser::resultNames(Op& op) {
   auto one = [&]() -> Result<void> {
     if (lex_.peek().kind != Token::Kind::value) return expected("a result name");
@@ -287,6 +289,7 @@ Result<void> Parser::resultNames(Op& op) {
   return expect("=");
 }
 
+/// Parses `: type, …` and gives the results their types; a terminator has its operands' types there.
 Result<void> Parser::types(Op& op, std::string_view name) {
   if (!accept(":")) {
     if (op.results.empty()) return {};
@@ -327,6 +330,7 @@ Result<void> Parser::types(Op& op, std::string_view name) {
   return {};
 }
 
+/// Parses `@arena[1024] inplace(%a) pitch(68)`.
 Result<Place> Parser::place() {
   Place place;
   TG_TRY(place.buffer, expectSymbol("a buffer"));
@@ -350,6 +354,7 @@ Result<Place> Parser::place() {
   }
 }
 
+/// Parses `-> place, …`, one for each result slot; the members of a group get their places within it.
 Result<void> Parser::places(Op& op) {
   if (!accept("->")) return {};
   size_t next = 0;
@@ -397,6 +402,8 @@ Result<void> Parser::typeBindings(Op& op) {
   return {};
 }
 
+/// Parses an op's regions. The values that its operands have bound become arguments of the first one. The region of a
+/// tg.fused sees no values from outside.
 Result<void> Parser::regions(Op& op) {
   std::vector<std::unique_ptr<Value>> bound = std::move(pending_);
   pending_.clear();
@@ -433,6 +440,7 @@ Result<void> Parser::regions(Op& op) {
   return {};
 }
 
+/// Parses one op: results, name, operands, attributes, types, places, regions, location.
 Result<std::unique_ptr<Op>> Parser::op() {
   Loc loc = here();
   auto named = Op::create(Opcode::yield, loc);  // holds the results until the op's name is parsed

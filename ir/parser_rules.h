@@ -15,6 +15,8 @@
 
 namespace tg {
 
+/// A recursive descent parser: one function for each rule of the grammar, which consumes the rule's tokens. A Result
+/// without a value ends the parse.
 class Parser : ParseCore {
  public:
   using ParseCore::ParseCore;

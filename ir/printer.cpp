@@ -11,6 +11,7 @@
 namespace tg {
 namespace {
 
+/// Appends the text of a module, item or op to a string. The parser reads it back to an equal module.
 class Printer {
  public:
   explicit Printer(const PrintOptions& options) : options_(options) {}

@@ -64,6 +64,7 @@ struct KindRow {
   std::vector<FieldRow> fields;
 };
 
+/// The rows of ir/schedules.def as data, in order.
 const std::vector<KindRow>& kinds() {
   static const std::vector<KindRow> rows = {
 #define PART(word, Struct, takes, meaning) \
@@ -298,6 +299,7 @@ Result<Schedule> readSchedule(const Attr& whole, const Attr& text, int row) {
   return schedule;
 }
 
+/// Reads a list of parts, each a schedule of a PART row.
 void ScheduleReader::operator()(size_t at, std::vector<PartSchedule>& parts) {
   const Attr* given = take(at);
   if (!given) return;

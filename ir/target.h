@@ -22,6 +22,7 @@ struct CoopShape {
   bool operator==(const CoopShape&) const = default;
 };
 
+/// The limits, features and preferences of a device.
 struct Target {
   std::string name = "vulkan-min";
 

@@ -58,6 +58,8 @@ std::string_view name(BufMode mode);
 enum class MatrixUse : uint8_t { a, b, acc };
 std::string_view name(MatrixUse use);
 
+/// A type of any kind. Members that the kind does not use have their defaults, so that types can be compared
+/// memberwise.
 struct Type {
   enum class Kind : uint8_t { none, tensor, scalar, buffer, coopmat };
   Kind kind = Kind::none;

@@ -63,6 +63,8 @@ std::string describe(const table::AttrRow& row) {
   }
 }
 
+/// Verifies one module, and collects all errors instead of stopping at the first. Types are inferred only where
+/// attributes and operands of an op are well formed.
 class Verifier {
  public:
   explicit Verifier(const Module& module) : module_(module) {}

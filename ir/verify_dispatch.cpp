@@ -24,6 +24,8 @@ struct Access {
   bool writes() const { return mode == "out" || mode == "inout"; }
 };
 
+/// Walks the commands of each function in text order, with the accesses since the last barrier and the collectives in
+/// flight.
 class DispatchVerifier {
  public:
   explicit DispatchVerifier(const Module& module) : module_(module) {}
@@ -201,6 +203,7 @@ void DispatchVerifier::aliases(const Op& op, const std::vector<Access>& accesses
   }
 }
 
+/// Checks a dispatch: its grid, its kernel or binary, and its arguments against the parameters.
 void DispatchVerifier::dispatch(const Op& op, const std::vector<Access>& accesses) {
   const std::string& name = op.operands[0].text;
   const Operand* grid = op.keyword("grid");
@@ -274,6 +277,8 @@ static bool arePairs(const std::vector<Access>& touched, bool gathers) {
   return true;
 }
 
+/// Checks that a collective's ranges have the form of its kind, do not overlap, and are not used by another one in
+/// flight. A collective acts as a barrier.
 void DispatchVerifier::begin(const Op& op) {
   std::vector<Access> touched;
   if (!accesses(op, &touched)) return;

@@ -173,6 +173,7 @@ PlanVerifier::Range PlanVerifier::sourceRange(const Op& op, int binding) const {
   return {sources[0]->place->buffer, sources[0]->place->offset, groupBytes(typesOf(sources))};
 }
 
+/// Resets the state for a function: the homes hold their symbols' values; all else of @persistent is zero.
 void PlanVerifier::start(const Item& func) {
   func_ = &func;
   bytes_ = ByteOwners();
@@ -254,6 +255,7 @@ void PlanVerifier::read(const Op& op, const Value& value) {
          writer.loc, "overwritten here");
 }
 
+/// Checks that the members of a group lie as groupBytes has them, in one allocation, with padding that reads as zero.
 void PlanVerifier::groupOperand(const Op& op, int binding) {
   std::vector<Value*> members = bindingSources(op, binding);
   std::vector<int64_t> offsets;
@@ -325,6 +327,7 @@ bool PlanVerifier::inPlaceLegal(const Op& op, int slotIndex, const Value& result
   return true;
 }
 
+/// Checks that a result overlaps no binding of its region, unless it is written in place of it and may be.
 void PlanVerifier::overlapsOperands(const Op& op, int slotIndex, const ResultSlot& slot, const Range& range) {
   const Value& result = *op.result(slot.first);
   const Value* inplace = result.place->inplace;
@@ -361,6 +364,8 @@ void PlanVerifier::write(const Op& op, const ResultSlot& slot, const Range& rang
   }
 }
 
+/// Checks a tg.fused: its sources are intact, its results lie in valid places and apart from each other. Then marks
+/// the results' bytes as written.
 void PlanVerifier::region(const Op& op) {
   for (int binding = 0; binding < op.numOperands(); ++binding) {
     std::vector<Value*> sources = bindingSources(op, binding);
@@ -512,6 +517,7 @@ void PlanVerifier::mustBeIo(const Op& op) {
   });
 }
 
+/// Checks one op and updates the owners of bytes.
 void PlanVerifier::operation(const Op& op) {
   if (!placed(op)) return;
   switch (op.code) {

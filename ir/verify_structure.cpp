@@ -168,6 +168,7 @@ class ScopedSet {
       table_;  ///< numbers of keys, -1 for a free slot; its size is a power of two, at least twice the keys
 };
 
+/// Checks one item in text order with the values and names in scope; stops at the first error.
 class StructureVerifier {
  public:
   StructureVerifier(const Item& item, const Module& module) : item_(item), module_(module) {}
@@ -305,6 +306,7 @@ Result<void> StructureVerifier::bindings(const Op& op) {
   return {};
 }
 
+/// Checks an op's regions. That of a tg.fused starts with an empty scope.
 Result<void> StructureVerifier::regions(const Op& op, int depth) {
   const int wanted = op.info().regions, given = static_cast<int>(op.regions.size());
   const int least = op.code == Opcode::k_if ? 1 : wanted;

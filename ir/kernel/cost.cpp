@@ -200,6 +200,8 @@ Known Counter::computed(const Op& op) const {
   return kernelWord(op.code, operandType(op, op.operands[0]).dtype, op.result()->type.dtype, words);
 }
 
+/// Computes an op's result for the current invocation, if control flow depends on it; forgets it if it cannot be
+/// computed.
 void Counter::evaluate(const Op& op) {
   if (op.results.size() != 1 || !needed_.contains(op.result())) return;
   const Type& type = op.result()->type;
@@ -304,6 +306,8 @@ void Counter::follow(const Block& block, double weight) {
   }
 }
 
+/// Adds the cost of an op that runs `times` times in all: its floating-point operations, and the bytes that it loads
+/// and stores.
 void Counter::charge(const Op& op, double times) {
   const int own = semantics(op.code).flops;
   if (own > 0 && isFloat(op.result()->type)) cost_.flops += times * own * held(op.result()->type);
@@ -345,6 +349,7 @@ void Counter::charge(const Block& block, double times) {
   for (Op* op : block.ops) charge(*op, times);
 }
 
+/// Follows the chosen workgroups and, if control flow depends on local ids, each of their invocations.
 KernelCost Counter::run() {
   cost_.params.resize(kernel_.body.args.size());
   int several = 0;

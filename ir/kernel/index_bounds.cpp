@@ -182,6 +182,8 @@ Interval Bounds::symbol(int id, int scope, bool open) const {
   return computed;
 }
 
+/// A symbol's interval in a scope: from the operands' intervals if it is derived, and from each fact that contains
+/// it.
 Interval Bounds::compute(int id, int scope, bool open) const {
   const Symbol& it = forms_.symbol(id);
   Wide lo = -kLimit, hi = kLimit;

@@ -144,6 +144,8 @@ bool Cover::everywhere(const std::vector<int>& symbols, int scope, Function&& fn
   return true;
 }
 
+/// For each assignment of the own symbols that the store depends on: puts the values into index and guards, drops
+/// guards that hold, skips the assignment if one fails, and records the remaining guards under the element.
 bool Cover::addStore(const Op& store) {
   int scope = forms_.scopeOf(store);
   if (!forms_.scope(scope).complete) return false;
@@ -213,6 +215,8 @@ bool Cover::coversAll(const Op& load) const {
   return true;
 }
 
+/// For each assignment of the own symbols in the index: the element must be stored under guards that the facts at the
+/// load imply.
 bool Cover::covers(const Op& load) const {
   int scope = forms_.scopeOf(load);
   std::vector<int> own = ownSymbols(scope), needed;

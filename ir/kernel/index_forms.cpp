@@ -153,6 +153,8 @@ void FormsBuilder::condition(int scope, const Operand& cond, bool holds) {
   condition(scope, cond, holds, most);
 }
 
+/// Conjunctions that hold and disjunctions that fail give facts of both sides; integer comparisons give one or more
+/// facts. Any other condition makes the scope incomplete.
 void FormsBuilder::condition(int scope, const Operand& cond, bool holds, int& most) {
   const Op* op = cond.value ? cond.value->def : nullptr;
   bool& complete = f_.scopes_[static_cast<size_t>(scope)].complete;
@@ -226,6 +228,7 @@ void FormsBuilder::less(int scope, const Affine& a, const Affine& b, DType dtype
   addFact(scope, *exactB - *exactA - Affine::of(strict));
 }
 
+/// Makes the symbols of ids, grid and extents, then visits the kernel's body.
 void FormsBuilder::run() {
   newScope(-1);
   for (int axis = 0; axis < 3; ++axis) {
@@ -273,6 +276,8 @@ void FormsBuilder::visit(const Block& block, int scope) {
   }
 }
 
+/// Visits both bodies in scopes of their own. A result is the common form of both yields, or an opaque symbol whose
+/// range contains both.
 void FormsBuilder::visitIf(const Op& op, int scope) {
   std::vector<int> inputs;
   symbolsOf(form(op.operands[0]), inputs);

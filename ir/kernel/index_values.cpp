@@ -39,6 +39,7 @@ Affine FormsBuilder::loaded(const Op& op) {
   return made;
 }
 
+/// The form of an op's single result, by opcode; an opaque symbol where nothing better is known.
 Affine FormsBuilder::value(const Op& op, int scope) {
   const Value& result = *op.result();
   auto axis = [&] { return static_cast<size_t>(op.operands[0].integer); };
@@ -94,6 +95,7 @@ Affine FormsBuilder::product(const Op& op, const Affine& a, const Affine& b) {
   return a.key() < b.key() ? derived(op.code, dtype, {a, b}, {}) : derived(op.code, dtype, {b, a}, {});
 }
 
+/// The form of integer arithmetic: affine for sums, differences and products with constants, else a derived symbol.
 Affine FormsBuilder::integer(const Op& op, int scope) {
   DType dtype = op.result()->type.dtype;
   bool plain = op.numOperands() > 0;

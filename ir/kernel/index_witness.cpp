@@ -80,6 +80,7 @@ bool Witness::happens(const Op& store, const Point& point) const {
 
 /// A text that identifies the element; nullopt if the index may be out of range, or depends on data.
 std::optional<std::string> Witness::element(const Op& store, const Point& point) const {
+  /// The values to try for a symbol: 0 and 1, with more `detail` also the last, then 2 and the middle.
   const Operand& element = *elementOf(store);
   std::string text;
   for (size_t axis = 0; axis < element.items.size(); ++axis) {
@@ -108,6 +109,8 @@ std::vector<int64_t> Witness::corners(int symbol, int detail) const {
   return out;
 }
 
+/// All combinations of corner values for the ids and iterations of a store. Lowers the detail until there are at most
+/// kMaxWitnessPoints; if there are too many even then, only the origin.
 std::vector<Point> Witness::points(const Op& store) const {
   BufMode mode = elementOf(store)->value->type.mode;
   std::vector<int> free = forms_.scope(forms_.scopeOf(store)).loops;

@@ -256,6 +256,7 @@ Type operandType(const Op& op, const Operand& operand) {
   return literalType(op);
 }
 
+// Dispatches on the opcode. Ops of the semantics table are inferred from their row.
 Result<std::vector<Type>> inferKernelOp(const Op& op) {
   using enum KernelOp;
   using namespace kernel_inference;

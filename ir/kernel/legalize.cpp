@@ -11,6 +11,7 @@ namespace {
 
 bool isExpanded(Opcode code) { return semantics(code).has(KernelSemantics::expanded); }
 
+/// Replaces the ops whose row says `expanded` by their kernel form.
 class Expander {
  public:
   explicit Expander(Item& kernel) : names_(kernel) {}

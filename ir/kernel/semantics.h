@@ -39,12 +39,13 @@ enum class LaneTypes : uint8_t { none, number, real, integer, word, bits };
 /// The element type of a lane-wise op's result.
 enum class LaneGives : uint8_t { same, condition, word, real };
 
+/// The row of a kernel op, without the value, range and glsl columns.
 struct KernelSemantics {
   enum Flag : uint8_t { approximate = 1, pole = 2, expanded = 4 };
   LaneTypes types = LaneTypes::none;  ///< none: not lane-wise
-  LaneGives gives = LaneGives::same;  ///< of a lane-wise op
+  LaneGives gives = LaneGives::same;  ///< which type a lane-wise op gives
   uint8_t flags = 0;
-  int flops = 0;  ///< in one lane, of floats
+  int flops = 0;  ///< in one lane; 0 for integers
   KernelEffect effect = KernelEffect::pure;
   KernelUniform uniform = KernelUniform::ofOperands;
 

@@ -19,6 +19,8 @@
 namespace tg {
 namespace {
 
+/// Verifies one kernel or func. `body` walks the ops in text order with the values and names in scope; barriers,
+/// matrices and memory are checked after that, on a kernel that is well formed.
 class KernelVerifier {
  public:
   explicit KernelVerifier(const Item& kernel)

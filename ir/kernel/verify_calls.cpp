@@ -31,6 +31,8 @@ struct Node {
   int order = -1, low = 0, cycle = -1;
 };
 
+/// The calls between kernels and funcs as a graph. A component of more than one node, or a call of itself, is a
+/// recursion.
 class CallGraph {
  public:
   explicit CallGraph(const Module& module);

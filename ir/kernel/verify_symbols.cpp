@@ -15,6 +15,7 @@ namespace {
 
 using kernel_inference::violation;
 
+/// Verifies the symbols of one kernel or func.
 class SymbolVerifier {
  public:
   SymbolVerifier(const Item& item, const Module& module) : item_(item), module_(module) {}
@@ -49,6 +50,7 @@ Result<void> SymbolVerifier::run() {
   return {};
 }
 
+/// Checks a call: the func exists, and takes and returns the types of the call.
 void SymbolVerifier::call(const Op& op) {
   const std::string& name = op.operands[0].text;
   const Item* callee = module_.kernelFunc(name);
@@ -114,6 +116,8 @@ std::vector<BufMode> gradientModes(BufMode primal, bool gradient) {
   return {primal == BufMode::inout ? BufMode::inout : BufMode::in};
 }
 
+/// Checks a parameter of a gradient that reads the kernel's parameter `primal`, or holds its gradient: mode, element
+/// type and extents.
 void SymbolVerifier::matches(const Value& param, const Value& primal, bool gradient) {
   const Type &type = param.type, &of = primal.type;
   auto complain = [&](const std::string& why) {

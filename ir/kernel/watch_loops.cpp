@@ -7,6 +7,7 @@
 namespace tg {
 namespace {
 
+/// Rewrites all loops of a kernel; inner loops first.
 class Watcher {
  public:
   explicit Watcher(Item& kernel)

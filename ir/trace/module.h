@@ -48,6 +48,7 @@ class Init {
   Maker maker_;
 };
 
+/// Options of Module::param.
 struct ParamOptions {
   Init init = Init::randn();
   /// Whether weight decay applies. By default it does unless the init is zeros, ones or constant.
