@@ -33,8 +33,7 @@ class NameTable {
 
  private:
   static constexpr int kFirst = 2;
-  std::unique_ptr<std::pmr::monotonic_buffer_resource>
-      memory_;  ///< memory of the names, released all at once
+  std::unique_ptr<std::pmr::monotonic_buffer_resource> memory_;  ///< of names; freed all at once
   /// For each name, the number to try first when it is asked for again.
   std::pmr::unordered_map<std::pmr::string, int, NameHash, std::equal_to<>> taken_;
 };

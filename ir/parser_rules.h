@@ -106,16 +106,14 @@ class Parser : ParseCore {
 
   std::unique_ptr<Module> module_;
   Scope scope_;
-  std::vector<std::string_view>
-      defined_;  // names in scope, newest last; a scope's names are removed at its end
+  std::vector<std::string_view> defined_;        // names in scope, newest last, to undo
   std::vector<std::unique_ptr<Value>> pending_;  // arguments bound by the op being parsed
   int depth_ = 0;
 
   Expressions expressions_ = Expressions::none;
-  Item* item_ = nullptr;      // the kernel or func that is being parsed
-  Block* current_ = nullptr;  // where the next op goes
-  std::vector<std::pair<Value*, std::string>>
-      unnamed_;  // values that shorthands have made, with hints for their names
+  Item* item_ = nullptr;                                 // the kernel or func that is being parsed
+  Block* current_ = nullptr;                             // where the next op goes
+  std::vector<std::pair<Value*, std::string>> unnamed_;  // made by sugar, with hints of their names
   std::vector<std::pair<std::string, Value*>> extents_;  // of named axes that were used
 };
 

@@ -208,8 +208,7 @@ Result<void> Parser::whileBody(Op& loop, uint32_t condition, uint32_t body) {
   Block& round = *loop.regions.back();
   for (auto& value : std::exchange(pending_, {})) {
     value->block = &round;
-    if (!round.args.empty())
-      TG_CHECK(define(value.get(), value->loc));  // the index, which comes first, has no name yet
+    if (!round.args.empty()) TG_CHECK(define(value.get(), value->loc));  // the index has no name yet
     round.args.push_back(std::move(value));
   }
   Block* outer = std::exchange(current_, &round);

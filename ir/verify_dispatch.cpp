@@ -54,8 +54,7 @@ class DispatchVerifier {
   Target target_;
   Error errors_;
   std::unordered_map<std::string, const Item*> kernels_, binaries_;
-  std::vector<std::pair<Access, const Op*>>
-      pending_;  ///< accesses since the last barrier, with their commands
+  std::vector<std::pair<Access, const Op*>> pending_;  ///< since the last barrier
   /// A collective that has begun and has not been waited for.
   struct InFlight {
     int64_t id;

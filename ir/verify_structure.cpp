@@ -164,8 +164,8 @@ class ScopedSet {
   }
 
   std::vector<Key> keys_;
-  std::vector<int>
-      table_;  ///< numbers of keys, -1 for a free slot; its size is a power of two, at least twice the keys
+  /// Numbers of keys, -1 for a free slot. The size is a power of two, at least twice the number of keys.
+  std::vector<int> table_;
 };
 
 /// Checks one item in text order with the values and names in scope; stops at the first error.

@@ -12,9 +12,7 @@
 namespace tg::decomposition {
 
 static constexpr int kH = 2, kW = 3;
-static constexpr double kNever =
-    -std::numeric_limits<double>::infinity();  // the value of padding in a maximum: no
-                                               // element is below it
+static constexpr double kNever = -std::numeric_limits<double>::infinity();  // padding of a maximum
 
 static TensorExpr transposed(const TensorExpr& x, std::vector<int64_t> perm) {
   return {x.builder, x.builder->transpose(x.value, std::move(perm))};

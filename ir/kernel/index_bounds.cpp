@@ -98,8 +98,7 @@ int64_t Bounds::lower(const Affine& form, int scope, bool open) const {
 int64_t Bounds::upper(const Affine& form, int scope, bool open) const { return -lower(-form, scope, open); }
 Interval Bounds::of(const Affine& form, int scope, bool open) const {
   Interval range{lower(form, scope, open), upper(form, scope, open)};
-  if (range.lo > range.hi)
-    std::swap(range.lo, range.hi);  // contradicting guards: this place is never reached
+  if (range.lo > range.hi) std::swap(range.lo, range.hi);  // contradicting guards: never reached
   return range;
 }
 

@@ -108,8 +108,7 @@ bool Decoder::decodes(const Equation& equation, int symbol) const {
     range = {std::min(range.lo, own.lo), std::max(range.hi, own.hi)};
     rest.push_back(sum(varying, Affine::symbol(symbol), -factor));
   }
-  if (hi - lo >= kWrap)
-    return false;  // the forms differ by more than 2^32, so that congruent values need not be equal
+  if (hi - lo >= kWrap) return false;  // congruent values need not be equal
   int64_t unit = factor < 0 ? -factor : factor;
   if (windowed(rest, unit, 0)) return true;
   Wide period = Wide{unit} * (range.hi - range.lo + 1);

@@ -170,9 +170,7 @@ void FormsBuilder::condition(int scope, const Operand& cond, bool holds, int& mo
   case Opcode::k_not: return condition(scope, op->operands[0], !holds, most);
   case Opcode::k_and:
   case Opcode::k_or:
-    if ((op->code == Opcode::k_and) != holds)
-      break;  // only one of the two operands is known to hold, and it is unknown
-              // which
+    if ((op->code == Opcode::k_and) != holds) break;  // not known which of the two holds
     condition(scope, op->operands[0], holds, most);
     return condition(scope, op->operands[1], holds, most);
   case Opcode::k_lt:
@@ -330,8 +328,8 @@ Affine FormsBuilder::iteration(const Op& op, int scope, int inner, Affine& step)
   int64_t most = exactFrom && exactTo ? bounds_.upper(*exactTo - *exactFrom, scope) : limit.hi - first.lo;
   most = std::clamp<int64_t>(most, 1, UINT32_MAX);
   made.base = regular ? Interval{0, (most - 1) / by1} : Interval{0, std::max<int64_t>(limit.hi - 1, 0)};
-  made.open =
-      bounds_.upper(to, scope, true) >= Bounds::kUnknown;  // not set where only a wrapped limit is that large
+  // Open if the limit is unbounded because of an open extent or an unknown launch, not because it may wrap around.
+  made.open = bounds_.upper(to, scope, true) >= Bounds::kUnknown;
   if (!regular) step = {};
   bool once = regular && made.base.hi == 0;
   Affine count = once ? Affine::of(0) : Affine::symbol(add(std::move(made)));
@@ -420,8 +418,7 @@ int Forms::scopeOf(const Value& value) const {
 }
 
 bool Forms::isWithin(int scope, int other) const {
-  while (scope > other)
-    scope = this->scope(scope).parent;  // a scope has a larger number than those around it
+  while (scope > other) scope = this->scope(scope).parent;  // outer scopes have smaller numbers
   return scope == other;
 }
 

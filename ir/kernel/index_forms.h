@@ -53,9 +53,7 @@ struct Symbol {
   /// writes, or from other invocations.
   bool isVolatile = false;
   std::vector<int> inputs;  ///< the symbols that a derived or opaque one depends on
-  int weight =
-      1;  ///< of a derived one: the symbols in its operands and in theirs, each counted as often as it
-          ///< occurs
+  int weight = 1;           ///< of a derived one: symbols in its operands and in theirs, with repetitions
   /// A form that is >= 0 in a scope and in those inside it.
   struct Fact {
     int scope;
@@ -70,9 +68,7 @@ struct Scope {
   std::vector<Affine> facts;  ///< forms that are >= 0 here, as integers and not mod 2^32
   std::vector<Affine> zeros;  ///< forms that are 0 here mod 2^32, with a positive first coefficient
   std::vector<int> loops;     ///< iteration symbols of the loops around, outermost first
-  bool complete =
-      true;  ///< whether the facts of this and all outer scopes are exactly the condition under which
-             ///< the body runs
+  bool complete = true;       ///< the body runs exactly when the facts of this and all outer scopes hold
 };
 
 /// The forms of all values of a kernel.
@@ -98,14 +94,8 @@ class Forms {
       if (isWithin(scope, fact.scope)) fn(fact.form);
   }
 
-  int localSymbol(int axis) const {
-    return local_[static_cast<size_t>(axis)];
-  }  ///< -1: the workgroup has one invocation
-     ///< along the axis
-  int groupSymbol(int axis) const {
-    return group_[static_cast<size_t>(axis)];
-  }  ///< -1: the grid has one workgroup along
-     ///< the axis
+  int localSymbol(int axis) const { return local_[static_cast<size_t>(axis)]; }  ///< -1: one invocation
+  int groupSymbol(int axis) const { return group_[static_cast<size_t>(axis)]; }  ///< -1: one workgroup
   /// The extent of a buffer's axis.
   Affine extent(const Value* buffer, int axis) const;
 

@@ -232,16 +232,13 @@ Type literalType(const Op& op) {
       op.code == Opcode::k_coopmat_splat || op.code == Opcode::k_coopmat_any_above)
     return Type::scalar(DType::f32);
   if (op.numOperands() >= 2 && op.operands.back().kind == Operand::Kind::element && op.operands.back().value)
-    return Type::scalar(
-        elementType(op.operands.back().value->type).dtype);  // the value that is stored or added
+    return Type::scalar(elementType(op.operands.back().value->type).dtype);  // what is stored or added
   if (op.code == Opcode::k_yield || op.code == Opcode::k_cast || op.code == Opcode::k_bitcast ||
       op.code == Opcode::k_call)
     return {};
   if (op.code == Opcode::k_if || op.code == Opcode::k_subgroup_ballot) return Type::scalar(DType::i1);
   size_t first = op.code == Opcode::k_select ? 1 : 0, end = op.operands.size();
-  if (op.code == Opcode::k_subgroup_shuffle)
-    end = std::min<size_t>(end, 1);  // the second operand, the lane, is of
-                                     // another type
+  if (op.code == Opcode::k_subgroup_shuffle) end = std::min<size_t>(end, 1);  // the lane is of another type
   for (size_t index = first; index < end; ++index)
     if (op.operands[index].kind == Operand::Kind::value)
       return Type::scalar(op.operands[index].value->type.dtype);
