@@ -167,7 +167,7 @@ static bool readsOwnRow(const Shape& operand, const Shape& value, int64_t length
 // Follows the binding from the region argument through all ops of the region. `reached` has the values whose element
 // i depends on the binding's element i only; for row schedules `ofRows` and `spread` have those that depend on its
 // rows. Any op that does not fit one of these sets ends the search with false. In the end the result must be in
-// `reached`, and the other results must not be written before the binding is read.
+// `reached`, no result of the same part may be larger, and no other part's result may depend on the binding.
 bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Module& module) {
   if (const Op* custom = customOf(fused)) return takesOver(fused, *custom, binding, result, module);
   const Part part = partOf(fused, result);

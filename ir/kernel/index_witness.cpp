@@ -80,7 +80,6 @@ bool Witness::happens(const Op& store, const Point& point) const {
 
 /// A text that identifies the element; nullopt if the index may be out of range, or depends on data.
 std::optional<std::string> Witness::element(const Op& store, const Point& point) const {
-  /// The values to try for a symbol: 0 and 1, with more `detail` also the last, then 2 and the middle.
   const Operand& element = *elementOf(store);
   std::string text;
   for (size_t axis = 0; axis < element.items.size(); ++axis) {
@@ -96,6 +95,7 @@ std::optional<std::string> Witness::element(const Op& store, const Point& point)
   return text;
 }
 
+/// The values to try for a symbol: 0 and 1, with more `detail` also the last, then 2 and the middle.
 std::vector<int64_t> Witness::corners(int symbol, int detail) const {
   const Symbol& it = forms_.symbol(symbol);
   int64_t last = it.base.hi;
