@@ -120,7 +120,8 @@ class Forms {
 class Bounds {
  public:
   static constexpr int64_t kOpen = int64_t{1} << 50;
-  /// Every open bound that the kernel's text determines is below this. A division of `kOpen` may still reach it.
+  /// An open bound from here on means unknown: no bound that the kernel's text determines is as large. Far below
+  /// `kOpen`, which a division makes smaller.
   static constexpr int64_t kUnknown = int64_t{1} << 36;
   explicit Bounds(const Forms& forms) : forms_(forms) {}
 
@@ -153,8 +154,8 @@ class Bounds {
   };
   mutable std::unordered_map<int64_t, Known> known_;
   static constexpr int kNone = INT_MAX;
-  mutable int work_ =
-      kNone;  ///< terms that the current search for a bound may still look at; kNone: no search is running
+  /// Terms that the current search for a bound may still look at; kNone: no search is running.
+  mutable int work_ = kNone;
 };
 
 }  // namespace tg::indexing
