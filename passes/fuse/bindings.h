@@ -11,23 +11,24 @@
 
 namespace tg::fuse {
 
-/// Counts what a kernel binds. Each value read is one buffer, however often it is read: a texel view where
-/// the target reads by texels and the value fits one, else a storage buffer. Results and groups are storage
-/// buffers. plan may put a result into the bytes of a value that is read, which then is read as storage: each result
-/// may cost a view. The one limit is the target's `bindings`; views have Vulkan's least.
+/// Counts the buffers that a kernel binds. Each value that is read counts once, however often it is read: as a texel view
+/// if the target reads through texel views and the value fits one, else as a storage buffer. Results and groups are
+/// storage buffers. plan may place a result in the bytes of a value that is read; that value is then read as storage, so
+/// each result may cost one view. The target's `bindings` limits storage buffers; views are limited by the number that
+/// every Vulkan device has.
 class Bindings {
  public:
   explicit Bindings(const Target& target) : target_(target) {}
   void read(const Value& value);
-  /// Results, or groups.
+  /// Adds results or groups.
   void write(size_t count) { written_ += count; }
 
-  /// Whether one kernel can bind all, in which some values may be read both by element and by vector: those
-  /// have two buffers.
+  /// Whether one kernel can bind everything, allowing for values that are read both by element and by vector, which
+  /// need two buffers.
   bool fit() const;
-  /// Whether one kernel can bind all, each value once: joins, maps over groups, a composite alone.
+  /// Whether one kernel can bind everything, each value once: joins, maps over groups, a composite by itself.
   bool fitOnce() const;
-  /// Whether more can only be too many: lets a caller stop early.
+  /// Whether there are already too many buffers for any target: lets a caller stop early.
   bool exceeded() const { return read_.size() + written_ > kMostBuffers; }
 
  private:
@@ -35,10 +36,10 @@ class Bindings {
 
   /// Views that every device has (Vulkan's least maxPerStageDescriptorSampledImages).
   static constexpr size_t kTexelViews = 16;
-  /// Those, and the 8 storage buffers of the least device: a kernel that binds more fits few devices, and is
-  /// bound by what it reads.
+  /// The views plus the 8 storage buffers of the smallest device. A kernel that binds more fits few devices, and its time
+  /// goes into reading.
   static constexpr size_t kMostBuffers = kTexelViews + 8;
-  /// Buffers for values that are read both by element and by vector: a row's tensor and its gradient.
+  /// Extra buffers for values that are read both by element and by vector: a row's tensor and its gradient.
   static constexpr size_t kReadTwice = 2;
 
   const Target& target_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What things cost, in the passes of fuse: every number by which they choose, with where it comes from: a
-// measurement, a count, or "chosen" where neither stands behind it. What a device is like is no number here
-// but a member of its target (ir/target.h); these hold for all devices.
+// The cost model of the passes of fuse: every number by which they decide, with its origin: a measurement, a count, or
+// "chosen" where there is neither. These hold for all devices. Properties of one device are members of its target
+// (ir/target.h) instead.
 #pragma once
 
 #include <algorithm>
@@ -9,21 +9,21 @@
 
 namespace tg::fuse {
 
-/// A divisor of n that is at most `limit`, the largest there is; 1 when there is none.
+/// The largest divisor of n that is at most `limit`; at least 1.
 inline int64_t divisorUpTo(int64_t n, int64_t limit) {
   for (int64_t candidate = std::min(n, limit); candidate > 1; --candidate)
     if (n % candidate == 0) return candidate;
   return 1;
 }
 
-// The size of a kernel.
+// Size of a kernel.
 
-/// Primitives in one region, chosen: longer code takes drivers seconds to compile, and a chain so long
-/// computes longer than it loads.
+/// Most primitives in one region, chosen: longer code takes drivers seconds to compile, and a chain of this length
+/// already computes for longer than it loads.
 constexpr int kMostPrimitives = 128;
-/// What a composite counts for among them, chosen: about what a normalisation expands to.
+/// How many primitives a composite counts as, chosen: about what a normalisation expands to.
 constexpr int kCompositePrimitives = 8;
-/// Views that follow each other before one is stored, chosen: index arithmetic grows with each.
+/// Most views in a chain before one of them is stored, chosen: index arithmetic grows with each.
 constexpr int kMostViews = 64;
 
 // Composites that become several kernels.
@@ -31,131 +31,131 @@ constexpr int kMostViews = 64;
 /// The longest row for one workgroup where there are few of them. On an H200 a step with a softmax of one row of 80 000
 /// took 34 µs in one kernel and 24 in several, of 2^18 81 and 25; of 8 rows of 80 000 37 and 32.
 constexpr int64_t kLongestRow = 1 << 16;
-/// Rows that are few, chosen: a kernel for all takes no memory between its passes.
+/// How many rows count as few, chosen: one kernel for all of them needs no memory between its passes.
 constexpr int64_t kFewRows = 16;
 
-/// Elements that an invocation takes alone in a composite while others are idle, chosen: as many as a second stage does.
+/// Most elements that one invocation may process in a composite while others are idle, chosen: as many as a second stage
+/// would.
 constexpr int64_t kMostAlone = 64;
 
 // The gradient of max_pool2d.
 
-/// Elements of windows that one kernel reads for each element of x; with more, a second kernel finds the places of the
-/// maxima first. On lavapipe one kernel is faster for windows of 3 x 3 at every second place (20), and slower at every
-/// place (81).
+/// Elements of windows that one kernel may read for each element of x. Above that, a first kernel finds the positions of
+/// the maxima. On lavapipe one kernel is faster for windows of 3 x 3 at stride 2 (20 elements), and slower at stride 1
+/// (81).
 constexpr double kMostSearched = 32;
 
 // Reductions in two stages (split-reductions, and the gradient norm of flatten-optimizer).
 
-/// Terms that one invocation may sum while others are idle, chosen: a second stage is a dispatch, which must
-/// be less.
+/// Most terms that one invocation may sum while others are idle, chosen: a second stage costs a dispatch, which must
+/// take less time.
 constexpr int64_t kLongestLoop = 1024;
-/// Where a lane sums by itself, terms of one stage if all invocations had one sum, chosen: 4096 for each of
-/// lavapipe's 64, 1 MiB of loads in all.
+/// Where each lane sums by itself: terms that one stage may sum, divided among the target's invocations (see
+/// longestOf), chosen: 4096 for each of lavapipe's 64, 1 MiB of loads in all.
 constexpr int64_t kLaneLoads = 1 << 18;
-/// The least of them for one lane, however many there are, chosen.
+/// The least result of that division, however many invocations there are, chosen.
 constexpr int64_t kLeastLaneLoads = 128;
-/// Terms for each that the second stage sums, where a lane sums by itself, chosen: it loads 1/16 of the
-/// first's bytes.
+/// Where each lane sums by itself: terms of the first stage for each term of the second, chosen, so that the second loads
+/// 1/16 of the first's bytes.
 constexpr int64_t kLaneShare = 16;
-/// The same where a workgroup sums, chosen. Along the last axis 512 are one round of 128 lanes that load
-/// vectors of 4.
+/// The same where a workgroup sums, along the last axis and along another, chosen. Along the last axis 512 are one round
+/// of 128 lanes that load vectors of 4.
 constexpr int64_t kGroupShare = 512, kColumnShare = 64;
-/// Terms for each lane of a workgroup that sums a row, chosen: more wait for a second workgroup's help.
+/// Most terms for each lane of a workgroup that sums a row, chosen: above that a second stage pays.
 constexpr int64_t kGroupRounds = 64;
-/// The second stage has at most this part of the terms that one stage does well, chosen.
+/// The second stage sums at most this fraction (one part in 4) of the terms that one stage does well, chosen.
 constexpr int64_t kSecondStage = 4;
-/// Elements of the flat gradient for each partial sum of the norm, at least (chosen), and the width of its
-/// loads.
+/// The least elements of the flat gradient in each partial sum of the norm (chosen), and the width of its loads.
 constexpr int64_t kNormPiece = 256, kNormVector = 4;
 /// The least elements in a row, and the least rows for each processor, where the update of a flat group also sums the
 /// squares of gradients. For 124 million parameters on an H100 this kernel takes 1.18 ms, 1.20 with rows half as long;
 /// an update and a sum in kernels of their own take 1.17 and 0.17.
 constexpr int64_t kUpdateRow = 7168, kUpdateRows = 16;
-/// Elements that a block of a running sum adds up one by one. On lavapipe a sum along 2048 of 2048 x 2048 took 35 ms with
-/// blocks of 64, 13 with 16 and 8 with 8, which has one more level; 4 x 128 x 8192 took 144, 14 and 15.
+/// Elements that are added one by one in a block of a running sum. On lavapipe a sum along 2048 of 2048 x 2048 took 35 ms
+/// with blocks of 64, 13 with 16 and 8 with 8, which has one more level; 4 x 128 x 8192 took 144, 14 and 15.
 constexpr int64_t kScanBlock = 16;
-/// Blocks up to which a running sum is one kernel where the device has an invocation for each element, chosen: cutting it
-/// up takes two dispatches more.
+/// Most blocks of a running sum that stay one kernel where the device has an invocation for each element, chosen: splitting
+/// costs two more dispatches.
 constexpr int64_t kFewScanBlocks = 8;
 
 // Products along a long inner axis (split-K).
 
-/// Elements that an invocation computes at once: a register tile of 4 x 4.
+/// Elements that one invocation computes at a time: a register tile of 4 x 4.
 constexpr int64_t kTileElements = 16;
-/// The least of the inner axis for one piece: 8 steps of a tile's depth, which is 8 in registers, 16 in
+/// The least extent of the inner axis in one slice: 8 steps of the tile's depth, which is 8 in registers and 16 in
 /// shared memory.
 constexpr int64_t kLeastPiece = 64, kLeastSharedPiece = 128;
-/// Where rows or columns are too few for blocks in shared memory, each round of a tile in registers waits for its loads. On
-/// an H100 a product of 64 x 1568 by 1568 x 10 took 17 µs with pieces of 196 terms, 7 with 56 and 5 with 32, the step of
-/// a small CNN 0.156, 0.143 and 0.143 ms.
+/// The same where rows or columns are too few for blocks in shared memory: each step of a register tile waits for its
+/// loads, so shorter slices pay. On an H100 a product of 64 x 1568 by 1568 x 10 took 17 µs with slices of 196 terms, 7 with
+/// 56 and 5 with 32, the step of a small CNN 0.156, 0.143 and 0.143 ms.
 constexpr int64_t kLeastNarrowPiece = 32;
-/// Terms that one invocation sums of such a product while others are idle. On an H100 4096 x 768 by 768 x 10 took 56 µs whole,
-/// 26 in pieces.
+/// Most terms that one invocation sums in such a product while others are idle. On an H100 4096 x 768 by 768 x 10 took 56 µs
+/// whole, 26 in slices.
 constexpr int64_t kLongestNarrow = 256;
-/// A side of the block that a workgroup computes of a small product, and how many of them a processor is
-/// given, chosen: while some wait for loads, others compute.
+/// The side of a workgroup's block in a small product, and how many such blocks each processor gets, chosen: while some
+/// wait for loads, others compute.
 constexpr int64_t kSmallBlock = 64, kBlocksPerUnit = 8;
-/// The block that most products take.
+/// The block that most products use.
 constexpr int64_t kBlockRows = 64, kBlockColumns = 128;
-/// What storing and adding one piece takes, in steps along the inner axis: measured on an H200, where 12
-/// multiplications take the time of a byte of its 4.
+/// The time to store and add one slice, in steps along the inner axis: measured on an H200, which does 12
+/// multiplications in the time of one byte; an element has 4.
 constexpr double kStorePiece = 48;
-/// The block of a product by matrix units of what has 16 bits in memory, and the steps that storing and adding
-/// a piece of it takes: measured on an H200, where 4 pieces of 8192 terms are best for 768 x 768 and for 768 x
+/// The block of a product by matrix units whose operands have 16 bits in memory, and (kStoreMatrixPiece) the time to store
+/// and add a slice of it, in steps: measured on an H200, where 4 slices of 8192 terms are best for 768 x 768 and for 768 x
 /// 3072, and 2 of 50304 for 8192 x 768.
 constexpr int64_t kMatrixRows = 128, kMatrixColumns = 256;
-/// The widest heads of f32 that are filled up with zeros; scores of wider ones are stored, which takes no more time there.
+/// The widest f32 heads that are padded with zeros. Wider ones store their scores, which takes no more time there.
 constexpr int64_t kWidestFilled = 64;
-/// Products with a shorter side are not made by matrix units, whose matrices would be mostly empty.
+/// Products with a shorter side do not use matrix units, whose matrices would be mostly empty.
 constexpr int64_t kMatrixSide = 16;
 constexpr double kStoreMatrixPiece = 500;
-/// The same of f32x3: what stores and adds 8 bytes at 4 TB/s computes so many steps at 85 TFLOP/s.
+/// The same for f32x3: storing and adding 8 bytes at 4 TB/s takes the time of so many steps at 85 TFLOP/s.
 constexpr int64_t kHalvedSide = 128;
 constexpr double kStoreHalvedPiece = 85;
-/// More pieces are taken where they leave so much of the time, by the same count; less is within its error.
+/// More slices are used only if they take at most this fraction of the time, by the same estimate; less is within its error.
 constexpr double kWorthwhile = 0.97;
-/// At most so many times the pieces that fill the device, of at least so many terms, are looked at, chosen:
-/// with more what is stored outweighs what is computed (48 / 256).
+/// Slice counts that are tried: at most this many times those that fill the device, each of at least so many terms,
+/// chosen: beyond that storing outweighs computing (48 / 256).
 constexpr int64_t kMostPieces = 8, kShortestPiece = 256;
 
-/// Terms of a product of a matrix and a vector from which it is a sum, chosen.
+/// Least terms of a product of a matrix and a vector that is computed as a sum instead, chosen.
 constexpr int64_t kShortestVector = 256;
 
 // Scatters by blocks of ids.
 
-/// Comparisons (rows times ids) from which a kernel that finds near blocks pays, and the least of each,
-/// chosen; the gradient of an embedding of 50k rows with 8k ids, a hundred times as many, takes a tenth of
-/// the time on lavapipe.
+/// Comparisons (rows times ids) from which a separate kernel that finds near blocks pays, and the least number of each,
+/// chosen. The gradient of an embedding of 50k rows with 8k ids, a hundred times as many, takes a tenth of the time on
+/// lavapipe.
 constexpr int64_t kScatterWork = 1 << 22, kScatterSide = 256;
-/// Ids of a block: long, because drivers of CPUs unroll short loops into code that runs whatever the branch says.
+/// Ids in a block: many, because CPU drivers unroll short loops into code that runs whether or not the branch is taken.
 /// Where workgroups reduce, a step of GPT-2 on an H200 took 293, 253 and 284 µs for both kernels with 256, 512 and 1024.
 constexpr int64_t kLaneScatterBlock = 256, kGroupScatterBlock = 512, kLeastScatterBlock = 16;
-/// Flags to compute, and rows of a bucket at least, chosen. Where workgroups reduce, flags are cheap, and so
-/// many that few rows look into a block for nothing.
+/// Flags to compute, and the least rows of a bucket, chosen. Where workgroups reduce, flags are cheap: there are so many
+/// that few rows search a block in vain.
 constexpr int64_t kGroupFlags = 1 << 21, kLaneFlags = 1 << 20;
 constexpr int64_t kNarrowestGroupBucket = 1, kNarrowestLaneBucket = 16;
 
-/// Pieces of a scatter to few rows: of their elements, by fours, so many for each invocation that the device runs at a
-/// time; ids of a piece at least; and pieces that pay for the kernels more. On an H200, 65 rows of 384 floats and 16384
-/// ids took 55 µs where one piece took 490; 65 rows of 64 and 1024 ids took 10 µs more.
+/// Pieces of a scatter to few rows: how many vectors of 4 result elements each invocation that the device runs at a time
+/// gets; the least ids of a piece; and the least pieces that pay for the additional kernels. On an H200, 65 rows of 384
+/// floats and 16384 ids took 55 µs where one piece took 490; 65 rows of 64 and 1024 ids took 10 µs more.
 constexpr int64_t kScatterFill = 4, kLeastScatterPiece = 512, kFewestScatterPieces = 8;
 
 // Which ops share a kernel (form-regions).
 
-/// Elements of which a dispatch costs more than to draw them again for each pass over their row, chosen.
+/// Most elements that are cheaper to draw again in each pass over their row than to store by a dispatch, chosen.
 constexpr int64_t kFewDraws = 4096;
-/// Bytes kept alive that are worth a kernel of their own, chosen far below what it is about: a tied head's
-/// logits, which waited for the embedding's gradient, made GPT-2's step 8.7 GB instead of 7.0.
+/// Bytes kept alive that justify a separate kernel, chosen far below the case that it is for: a tied head's logits,
+/// kept until the embedding's gradient was there, made GPT-2's step 8.7 GB instead of 7.0.
 constexpr int64_t kWorthAKernel = 1 << 22;
-/// Tensors as large as its own that a sum over rows may read to compute its maps itself: x and its gradient.
+/// How many full-size tensors a sum over rows may read to compute its maps itself: x and its gradient.
 constexpr int kMapsOfASum = 2;
 
 // What is computed again (rematerialize).
 
-/// Terms of a product that is no more work than a map: one vector of 4.
+/// Most terms of a product that costs no more than a map: one vector of 4.
 constexpr int64_t kShortInner = 4;
-/// Bytes read for each that is computed, and ops of a copy, chosen: a normalisation reads its rows, an
-/// activation one or two tensors. All copies together take less than 2 % of a step on lavapipe.
+/// Most bytes read for each byte computed, and most ops of a copy, chosen: a normalisation reads its rows, an activation
+/// one or two tensors. All copies together take less than 2 % of a step on lavapipe.
 constexpr int64_t kMostReads = 4;
 constexpr size_t kMostOpsAgain = 16;
 
@@ -165,39 +165,38 @@ constexpr size_t kMostOpsAgain = 16;
 /// a dispatch, and copies of one kernel all live as long as one of them is read.
 constexpr int64_t kLargeCopy = 1 << 22;
 
-// What is run again to stay in a budget (plan).
+// What plan runs again to stay within a budget.
 
-/// Operations in the time that a byte of memory takes (an H200 does 12).
+/// Operations in the time of one byte of memory traffic (an H200 does 12).
 constexpr double kWorkOfAByte = 12;
-/// Operations of each of the invocations that keep a device busy (`parallel`), in the time that a kernel takes however
-/// little it does: 5.7 µs on an H200, whose chain of 49 small kernels takes 6.1 each; 16 µs on two cores.
+/// The least time of a kernel, however little it does, in operations of each of the invocations that keep a device busy
+/// (`parallel`): 5.7 µs on an H200, whose chain of 49 small kernels takes 6.1 each; 16 µs on two cores.
 constexpr double kWorkOfAKernel = 5000;
-/// How many times as fast as in f32 matrix units multiply 16 bits (an H200: 290 and 57 TFLOP/s).
+/// How many times faster matrix units multiply 16 bits than f32 is multiplied (an H200: 290 and 57 TFLOP/s).
 constexpr double kMatrixSpeed = 5;
-/// Work that may be added, as a part of the function's, chosen: a step takes no more than twice its time.
+/// Most work that may be added, as a fraction of the function's, chosen: a step takes at most twice its time.
 constexpr double kMostAddedWork = 1;
-/// Kernels that make one value again, chosen: a block of a network has some ten.
+/// Most kernels that compute one value again, chosen: a block of a network has some ten.
 constexpr int kMostKernelsAgain = 48;
-/// What one of them must free of the bytes alive, chosen: one part in this.
+/// The least share of the live bytes that one of them must free, chosen: one part in 4096.
 constexpr int64_t kLeastSaving = 4096;
 
-// Which kernels become one (merge-kernels).
+// Which kernels are merged (merge-kernels).
 
-/// Kernels that wait at one time, chosen, so that the time to compile is linear in the function.
+/// Most merged kernels waiting at one time, chosen, so that compile time is linear in the function.
 constexpr size_t kMostWaiting = 16;
-/// Results of a part, chosen: with more it fills a device by itself.
+/// Most results of a part, chosen: a kernel with more fills a device by itself.
 constexpr int64_t kFewResults = 4096;
-/// Where lanes sum by themselves (CPUs), a kernel that reads a larger tensor than this waits for no more than
-/// so many kernels, chosen: until then caches hold the tensor.
+/// Where each lane sums by itself (CPUs), a kernel that reads a larger tensor than this waits for at most so many
+/// kernels, chosen: for that long the tensor stays in cache.
 constexpr int64_t kLargeBytes = 1 << 16;
 constexpr int kSoon = 8;
-/// Kernels that one is put off for, to be results of another that reads the same, chosen: so many lie between a weight's
-/// gradient and that of the normalisation in front of it.
+/// How many kernels further a host may be, chosen: so many lie between a weight's gradient and that of the normalisation
+/// in front of it.
 constexpr size_t kHostReach = 8;
-/// Growth of the bytes alive at one time that fewer kernels are worth, chosen: one part in this, 1 %, and so many
-/// bytes in any case, as many as rematerialize finds worth a kernel.
+/// Growth of peak live bytes that merging may cost, chosen: one part in 100, or this many bytes if that is more.
 constexpr int64_t kLiveGrowth = 100, kLeastGrowth = 1 << 18;
-/// Results of a workgroup at least, where the schedule does not say: bounds the grid from above.
+/// The least results of a workgroup where the schedule does not say: bounds the grid from above.
 constexpr int64_t kSmallestGroup = 8;
 
 }  // namespace tg::fuse

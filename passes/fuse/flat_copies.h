@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16-bit copies of an optimizer's parameters as one kernel: a part of flatten-optimizer.
+// Makes 16-bit copies of an optimizer's parameters in one kernel; a part of flatten-optimizer.
 #pragma once
 
 #include <string>
@@ -10,13 +10,14 @@
 
 namespace tg::fuse {
 
-/// The parameters that some function casts to 16 bits as a whole and whose copies can lie in a group: those of a
-/// multiple of 8 elements, whose members start at the same elements as in a group of f32. Copies of 4 Mi elements and
-/// more are kernels of their own.
+/// The parameters that some function casts to 16 bits as a whole and whose copies can lie in a group: their elements are a
+/// multiple of 8, so that members of the 16-bit group start at the same elements as those of the f32 group. Larger ones,
+/// from 4 Mi elements on, are not among them: their copy is a kernel of its own.
 std::unordered_set<std::string> copiedParameters(const Module& module);
 
-/// Makes the casts of a function's parameters to 16 bits one region, for each run of parameters that stand one behind
-/// the other in a group of the module, or of whose updates each rank has a part. Other casts stay. The copies then live together, from the region on; rematerialize may
+/// Replaces the casts of a function's parameters to 16 bits by one region for each run of parameters. A run is a list of
+/// parameters that lie one behind the other in a group of the module, or those of one tg.reduce_scatter, of whose updates
+/// each rank computes a part. Other casts stay. The copies are then alive together, from the region on; rematerialize may
 /// run the region again.
 void flattenCopies(const Module& module, Item& func, const Target& target);
 

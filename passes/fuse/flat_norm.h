@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm of an optimizer's gradients as sums over its flat groups: a part of flatten-optimizer.
+// The norm of an optimizer's gradients, computed as sums over its flat groups; a part of flatten-optimizer.
 #pragma once
 
 #include <functional>
@@ -17,30 +17,30 @@
 
 namespace tg::fuse {
 
-/// Elements of the flat tensor that a group of these is in a region.
+/// Elements of the flat tensor that these members, laid out as a group, are inside a region.
 int64_t groupElements(const std::vector<Value*>& members);
-/// A rank-0 value of the function in a region: a constant repeated, else an argument.
+/// A rank-0 value of the function inside a region: a constant is repeated there, any other value becomes an argument.
 Value* bindNumber(RegionWriter& region, Value* number);
-/// A region's argument for these values, laid out one after the other.
+/// Adds an argument to a region that is bound to these values, laid out one after the other.
 Value* bindGroup(RegionWriter& region, std::string_view hint, const std::vector<Value*>& members);
 
-/// Cuts flat gradients into so many rows; the sum of squares of each row.
+/// Cuts flat gradients into `rows` rows and returns the sum of squares of each row.
 Value* rowSums(Builder& b, Value* flat, int64_t rows);
 
-/// The sums of squares of a function whose operands are in groups.
+/// Rewrites the sums of squares of a function whose operands lie in groups.
 class FlatNorms {
  public:
-  /// New ops go to the lists of `before`, by the op that they precede.
+  /// New ops are put into `before`, under the op that they precede.
   FlatNorms(Item& func, const Target& target, Builder& build, std::unordered_map<const Op*, OpList>& before)
       : func_(func), target_(target), build_(build), before_(before) {}
 
-  /// Operands of a sum of squares that a group has, ascending.
+  /// The operands of a sum of squares that one group holds, by ascending position.
   struct Terms {
     Op* root;
     std::vector<int> places;
-    bool isBehind;  ///< whether the sum stands behind the group's place
+    bool isBehind;  ///< whether the sum stands behind the op before which the group's region goes
   };
-  /// Where terms stand in a sum of squares, if anywhere. `cut` says that its other terms come of other groups.
+  /// Finds the sum of squares that has these terms, if there is one. `cut`: its other terms belong to other groups.
   std::optional<Terms> find(const Op* place, const std::vector<Value*>& terms, bool cut) const;
   /// The number of rows in which the update of a flat group may sum squares in its own kernel. 0 where the sum needs
   /// another kernel: workgroups do not reduce on the target, or there are too few rows to keep the device busy.
@@ -48,17 +48,17 @@ class FlatNorms {
   /// Records the value that holds the sums of squares of these terms, row by row.
   void take(Terms terms, Value* norms);
 
-  /// The part that these terms have in a sum of squares becomes one two-stage sum, before `place` or, if that comes
-  /// first, before the sum of squares. Each term is a member of the group, multiplied by numbers in their order.
-  /// `cut` says that other terms belong to other groups.
+  /// Computes these terms' part of a sum of squares as one two-stage sum, before `place` or, if that comes first, before the
+  /// sum of squares. Term i is member i of the group multiplied by all of `numbers`, in their order. `cut`: the sum's other
+  /// terms belong to other groups.
   void add(const Op* place, const std::vector<Value*>& terms, const std::vector<Value*>& members,
            const std::vector<Value*>& numbers, bool cut);
-  /// Adds the parts of each sum of squares in the order of its operands: sums over flat groups, and squares of
-  /// what belongs to none. Calls `replace(sumOfSquares, total)` with each.
+  /// Adds the parts of each sum of squares in the order of its operands: sums over flat groups, and the squares of operands
+  /// in no group. Calls `replace(sumOfSquares, total)` for each.
   void build(const std::function<void(const Op*, Value*)>& replace);
 
  private:
-  /// Of a sum of squares, by their first operand: parts that are summed over a flat group.
+  /// A part of a sum of squares that is summed over a flat group; keyed by its first operand.
   struct FlatPart {
     std::vector<int> places;  ///< operands, ascending
     Value* norms = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ops stand to kernels: those that are copied into every kernel that reads them, those that stand outside
-// of kernels, those that take several. All passes from flatten-optimizer to merge-kernels ask here.
+// Classifies ops by their relation to kernels: those copied into every kernel that reads them, those that stay outside
+// of kernels, those that need several kernels. Used by all passes from flatten-optimizer to merge-kernels.
 #pragma once
 
 #include <unordered_map>
@@ -10,41 +10,43 @@
 
 namespace tg::fuse {
 
-/// Whether an op is copied into every region that reads it: views, constants, iota, masks computed from
-/// those, casts from memory's type, the scales of products of halves.
+/// Whether an op is copied into every region that reads it: views, constants, iota, masks computed from those,
+/// widening casts, and the scaling of a factor that only f32x3 products read.
 bool isInline(const Op& op);
-/// Whether an op is a cast from memory's type to the one kernels compute with, which changes no value.
+/// Whether an op casts from the type in memory (f16, bf16) to the type that kernels compute with, which changes no value.
 bool isWidening(const Op& op);
-/// The maximum that alone reads what an op computes element by element, maybe through more such ops and views: the sizes
-/// of a factor's elements, for its scale. Of the ops of a function that have one.
+/// Maps each elementwise op or view whose result ends up in one tg.max_reduce alone, maybe through further such ops, to
+/// that maximum. Such are the absolute values of a factor's elements, from which its scale is computed.
 std::unordered_map<const Op*, const Op*> maximaOf(const Item& func);
-/// Whether an op gives elements of its operand, and besides them at most zeros.
+/// Whether each element of an op's result is an element of its operand or a zero.
 bool movesElements(const Op& op);
-/// The type that a value has, or had before it was widened and its elements were moved.
+/// The type that a value has, or had in memory before it was widened and its elements were moved.
 DType factorOf(const Value& value);
-/// A product of tensors of 16 bits, or of such as f32, may round its operands to their type, as that changes none of
-/// them: it says so where the target has units for such products.
+/// Sets the precision of a product of 16-bit factors, or of f32 factors widened from them, to that 16-bit type, where the
+/// target has matrix units for it. Rounding such operands changes none of them.
 void useUnits(Op& op, const Target& target);
-/// Whether an op computes with f16 or bf16 itself: it neither moves nor names elements, nor casts.
+/// Whether an op computes with f16 or bf16 itself, rather than move or name elements, or cast.
 bool computesNarrow(const Op& op);
-/// Whether a value is a view, constant or iota other than reshapes of something that stands in memory.
+/// Whether a value, looked at through reshapes, is the result of an inline op (see isInline).
 bool isInlineBelowReshapes(Value& value);
-/// Views are copied into their readers; of a long chain of them, one in so many becomes a kernel's result:
-/// adds it to `forced`.
+/// Limits chains of views, which are copied into their readers: every so many views, one becomes a kernel's result and is
+/// added to `forced`.
 void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forced);
 /// Whether an op draws random numbers.
 bool draws(const Op& op);
-/// Arithmetic that is no more work than to read what it computes.
+/// Whether an op is arithmetic that costs no more than reading its operands.
 bool isCheapMap(const Op& op);
-/// Whether an op stands for memory outside of kernels: parameters, states, updates, what is returned or kept.
+/// Whether an op stays outside of kernels because it names memory: parameters, states, updates, adjoined values, captures,
+/// parameter gradients and returns.
 bool isBoundary(const Op& op);
-/// Whether one kernel computes the op, if it is a composite: no product with views around it, whose views go
-/// to what reads them and whose product gets a schedule of its own; no draw over rows, a map and a reduction;
-/// no attention gradient, which is two kernels, and no attention that is faster through its scores; nothing
-/// that binds more than the target allows; nothing whose one kernel would leave most of the device idle or read windows
-/// again and again.
+/// Whether the op is no composite, or one kernel computes it well. False for these composites:
+///   - a product with views around it: the views go to their readers, the product gets its own schedule
+///   - categorical: a draw over rows, a map and a reduction
+///   - an attention gradient, which is two kernels, and an attention that is faster with stored scores
+///   - what binds more than the target allows
+///   - what would leave most of the device idle, or search windows again and again
 bool isOneKernel(const Op& op, const Target& target);
-/// The value a chain of order-preserving views starts from.
+/// The value at the start of a chain of reshapes (and stop_gradient), which keep the order of elements.
 Value* throughReshapes(Value* value);
 
 }  // namespace tg::fuse

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several kernels as one: their bodies in one region, their schedules side by side.
+// Joins several kernels into one: their bodies in one region, their schedules side by side.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 
 namespace tg::fuse {
 
-/// One region of the bodies of several, with copies of their results. The ops stay as they are.
+/// One region with the bodies of several, which yields all their values. It has no results yet; `ops` stay as they are.
 std::unique_ptr<Op> joined(const std::vector<Op*>& ops, const Target& target);
 
-/// The schedule of a kernel that may stand beside others; nothing for other kinds.
+/// The schedule of a kernel as a part beside others; nothing for kinds of schedules that cannot be a part.
 std::optional<PartSchedule> partOf(const Op& fused);
-/// Invocations of a workgroup that a kernel's schedule cannot do without; 0 where it takes any number.
+/// The number of invocations in a workgroup that a kernel's schedule requires; 0 where it takes any number.
 int64_t neededWorkgroup(const Op& fused);
-/// Results that an invocation, or invocations side by side, of a part compute at once.
+/// How many results of a part one invocation, or invocations side by side, compute at a time.
 int64_t resultsAtOnce(const PartSchedule& part);
-/// Gives parts workgroups of so many invocations; where that is 0, of the fewest that one of them has, since small
-/// workgroups spread few invocations over the device.
+/// Gives parts workgroups of `workgroup` invocations. 0 means the smallest workgroup among the parts: small workgroups
+/// spread few invocations over the device.
 void setWorkgroups(std::vector<PartSchedule>& parts, int64_t workgroup);
 
 }  // namespace tg::fuse

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of values in the arena, as plan will place them.
+// Counts bytes of values in the arena as plan will place them.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace tg::fuse {
 
-/// Bytes of a kernel's results that take the place of operands which die there, each operand's once. `dies`: whether
-/// a value's bytes are free behind the kernel. Kernels that write groups take over nothing.
+/// Bytes of a kernel's results that plan can place in operands which die there; each operand is used once.
+/// `dies(value)`: whether the value is not read behind the kernel. 0 for kernels that write groups.
 int64_t bytesTakenOver(const Op& fused, const Module& module, const std::function<bool(const Value&)>& dies);
 
-/// Results of kernels that lie one behind the other, because kernels write or read them as groups; those of groups
-/// that have members in common together. In text order.
+/// Lists of kernel results that lie one behind the other, because kernels write or read them as groups. Groups that share
+/// a member are one list. In text order.
 std::vector<std::vector<const Value*>> runsOfGroups(const Item& func);
 
 }  // namespace tg::fuse

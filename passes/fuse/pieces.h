@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums in equal pieces, also of counts without a divisor: what lacks behind the end is filled.
+// Sums in equal pieces. Where the count has no suitable divisor, the last piece is filled up.
 #pragma once
 
 #include <utility>
@@ -10,14 +10,14 @@
 
 namespace tg::fuse {
 
-/// A sum of n terms in pieces of `width`; the last of them may lack some.
+/// A sum of n terms in `count` pieces of `width`; the last may lack some terms.
 struct Pieces {
   int64_t count = 1, width = 1;
   int64_t missing(int64_t n) const { return count * width - n; }
 };
 
-/// At most `limit` pieces, of multiples of `unit` terms: a divisor of n, or about `limit` where n has none that is at
-/// least a sixteenth of it, as primes have none. Zeros are then read behind the end.
+/// At most `limit` pieces of multiples of `unit` terms. Their number is a divisor of n if one of at least limit / 16
+/// exists; otherwise, as for primes, about `limit`, and the caller fills up the last piece.
 inline Pieces piecesUpTo(int64_t n, int64_t limit, int64_t unit = 1) {
   const int64_t even = divisorUpTo(n / unit, limit);
   if (16 * even >= limit) return {even, n / even};
@@ -25,7 +25,7 @@ inline Pieces piecesUpTo(int64_t n, int64_t limit, int64_t unit = 1) {
   return {(n + width - 1) / width, width};
 }
 
-/// `x` with `missing` elements of a value behind its end along an axis; `x` itself where none are missing.
+/// `x` with `missing` elements of `value` appended along an axis; `x` itself if none are missing.
 inline Value* filled(Builder& b, Value* x, int axis, int64_t missing, double value = 0) {
   if (missing == 0) return x;
   const std::vector<int64_t> low(static_cast<size_t>(x->type.rank()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Concatenations of kernels' results that are read in place.
+// Lets readers of a concatenation read its pieces where they are.
 #pragma once
 
 #include "ir/module.h"
@@ -7,8 +7,8 @@
 
 namespace tg::fuse {
 
-/// Removes kernels that only concatenate 16-bit results of other kernels. The results get neighbouring places in
-/// memory, as a group, and the readers of the concatenation read the group through a view. A part of form-regions.
+/// Removes kernels that only concatenate 16-bit results of other kernels. The results become members of a group, so they
+/// lie side by side in memory, and the readers of the concatenation read the group through a view. A part of form-regions.
 void readJoins(Item& func, const Target& target);
 
 }  // namespace tg::fuse

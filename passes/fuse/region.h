@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A region while form-regions puts it together, and what of it decides which ops may join.
+// A region while form-regions builds it, and the properties by which ops may join it.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,30 @@
 
 namespace tg::fuse {
 
-/// What one kernel computes in common: the shape of its loops.
+/// The loops of a kernel: over elements (map), rows, a product's elements, or results that are sums. An op cannot join a
+/// closed one, except as joins() says.
 enum class Space : uint8_t { map, row, product, sum, closed };
 
 struct Region {
   Space space = Space::map;
-  int64_t elements = 0;  ///< map, product, sum: of each result; a window is a sum here
+  int64_t elements = 0;  ///< of each result, in map, product and sum; a window counts as a sum
   RowSpace rows;         ///< row
   std::vector<Op*> ops;  ///< in text order
   int first = 0;         ///< text position of its first op
 };
 
-/// Whether `value`, as `op` reads it, keeps its element order: only reshapes and casts from memory's type lie
-/// between.
+/// Whether `op` reads `base` in the order of its elements: only reshapes and widening casts lie between.
 bool keepsOrder(const Op& op, const Value* base);
 
-/// What an attention's kernel does to its results: memory takes them rounded.
+/// Whether an op casts an attention's result to 16 bits, which the attention's kernel can do as it stores.
 bool roundsAttention(const Op& op, const Value& value);
 
-/// Whether the invocation that writes an element sums it, in a kernel that what follows may join.
+/// Whether a region is a scatter: the invocation that writes an element sums it, so an elementwise op may follow.
 bool scatters(const Region& region);
 
-/// Whether passes over rows would repeat draws of the map they read, one number a call: that costs more than
-/// four a call once and a trip through memory. Of few elements the dispatch in between would cost more.
+/// Whether joining would repeat random draws: `own`, a kernel over rows, would compute the map `other` in each pass,
+/// drawing one number at a time. That costs more than to draw four at a time once and go through memory. With few
+/// elements the additional dispatch would cost more, so the answer is false.
 bool repeatsDraws(const Region& own, const Region& other);
 
 }  // namespace tg::fuse

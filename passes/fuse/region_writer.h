@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way to make a tg.fused.
+// Builds a tg.fused; the passes of fuse make them in no other way.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,13 @@
 
 namespace tg::fuse {
 
-/// Gives what a kernel of its own stores of a view of a value that stands in memory.
+/// Stores a view of a value in memory by a kernel of its own; returns the stored value.
 using StoreView = std::function<Value*(Value* source, const Value& view)>;
 
 /// Writes a region: bindings, a body, what it yields, results.
 class RegionWriter {
  public:
-  /// Arguments get names that are free in this table, or without one in the region.
+  /// Names of arguments are made unique in this table; without one, within the region.
   explicit RegionWriter(const Loc& loc, NameTable* names = nullptr)
       : fused_(Op::create(Opcode::fused, loc)), builder_(fused_->addRegion()->ops, names) {
     builder_.setLoc(loc);
@@ -30,28 +30,28 @@ class RegionWriter {
   Op& op() { return *fused_; }
   /// A new argument.
   Value* bind(Operand source, const Type& type, std::string_view hint);
-  /// The argument for a value outside, one for all who ask; any other source has one of its own. A new
-  /// argument has the type, name and location of `like`.
+  /// The argument bound to a source. A value is bound once, and later calls return the same argument; any other source gets
+  /// an argument on each call. A new argument takes the type, name and location of `like`.
   Value* bind(const Operand& source, const Value& like);
   Value* bind(Value* outside) { return bind(Operand::of(outside), *outside); }
-  /// Says what a value of another region is here.
+  /// Maps a value of another region, or of the function, to a value here.
   void define(const Value* elsewhere, Value* here) { here_[elsewhere] = here; }
-  /// What it is, or null.
+  /// The value that `elsewhere` is mapped to, or null.
   Value* find(const Value* elsewhere) const;
   Value* here(const Value* elsewhere) const { return here_.at(elsewhere); }
-  /// Copies an op whose operands are known here.
+  /// Copies an op whose operands are all mapped.
   Op* copy(const Op& op) { return builder_.append(cloneOp(op, here_)); }
-  /// Copies the body of a region whose values are known here but for its own; what it yields.
+  /// Copies the body of a region whose arguments are mapped; returns the values that it yields, here.
   std::vector<Value*> copyBody(const Op& fused);
   /// Ends the body.
   void yield(const std::vector<Value*>& values);
-  /// A result with this value's type, name and location.
+  /// Adds a result with this value's type, name and location.
   Value* addResult(const Value& like);
 
-  /// The tg.fused, with this schedule or with one chosen anew.
+  /// Returns the tg.fused, with the given schedule or with one that is chosen for the target.
   std::unique_ptr<Op> finish(Attr schedule);
   std::unique_ptr<Op> finish(const Target& target);
-  /// The same with these results, which are moved from, of values here.
+  /// The same, after yielding these values; `results` are the values of the function that they define.
   std::unique_ptr<Op> finish(const std::vector<Value*>& yielded, std::vector<std::unique_ptr<Value>> results,
                              const Target& target);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of a function that stand as pieces by rows, for split-rows. A row is what lies along the last axis: a
-// value of shape BxTxC has B·T rows of C, and its pieces are tensors of rank 2.
+// Values of a function that exist as pieces by rows; a part of split-rows. A row is what lies along the last axis: a
+// value of shape BxTxC has B·T rows of C elements. Pieces are tensors of rank 2.
 #pragma once
 
 #include <functional>
@@ -12,26 +12,26 @@
 
 namespace tg::fuse {
 
-/// Where rows are cut: 0, …, all of them, ascending.
+/// The rows at which a value is cut, ascending: 0, …, the number of rows.
 using RowBounds = std::vector<int64_t>;
 
-/// The rows of a type of rank 1 or more.
+/// The number of rows of a type of rank 1 or more.
 inline int64_t rowCount(const Type& type) { return type.elements() / type.shape.back(); }
 
-/// Cuts rows into as few pieces of nearly equal size as have at most `limit` bytes each. Pieces start at
-/// multiples of 256 bytes, which every device binds, and of 64 rows where so many fit. Empty: no row fits, or there
-/// would be more than 256 pieces.
+/// Cuts rows into the fewest pieces of nearly equal size with at most `limit` bytes each. Pieces start at multiples of 256
+/// bytes, where every device can bind them, and of 64 rows if that many fit. Empty if not even the smallest such piece
+/// fits, or if there would be more than 256 pieces.
 RowBounds cutRows(int64_t rows, int64_t rowBytes, int64_t limit);
 
 struct RowPieces {
   RowBounds bounds;
   std::vector<Value*> values;  ///< one for each two neighbours of `bounds`
-  /// Whether what is computed of one piece should be computed before the next piece is: they are never alive
-  /// together. Pieces of parameters and of their gradients are.
+  /// Whether all that is computed from one piece should be computed before the next piece is, so that the pieces are never
+  /// alive together. Not so for pieces of parameters and of their gradients.
   bool streams = false;
 };
 
-/// Builds the new body of a function, in which some values are pieces.
+/// Builds the new body of a function, in which some values of the old body are pieces.
 class PieceBuilder {
  public:
   PieceBuilder(Module& module, Item& func)
@@ -40,15 +40,15 @@ class PieceBuilder {
   }
 
   Builder& build() { return build_; }
-  /// The pieces of a value of the old body; null where it stands whole.
+  /// The pieces of a value of the old body; null if it is not in pieces.
   const RowPieces* piecesOf(const Value* value) const;
-  /// From now on a value of the old body is these pieces.
+  /// Declares that a value of the old body is these pieces from now on.
   void set(const Value* value, RowPieces pieces) { pieces_[value] = std::move(pieces); }
-  /// A value of the old body as one: its pieces joined, the first time by a tg.concat here.
+  /// A value of the old body as a whole. The first call for a value in pieces joins them by a tg.concat here.
   Value* whole(Value* value);
-  /// The same for the host, by tg.adjoin: no kernel binds it.
+  /// The same for the host, by a tg.adjoin, which no kernel binds.
   Value* forHost(Value* value);
-  /// A tg.concat, of f16 and bf16 in f32 between casts as compute-in-f32 has it, which loses nothing.
+  /// A tg.concat. f16 and bf16 are joined in f32 between casts, as compute-in-f32 would do it; that loses nothing.
   Value* concat(std::vector<Value*> parts, int64_t axis);
   /// Pieces joined to a value of this type.
   Value* join(const std::vector<Value*>& values, const Type& type);
@@ -56,14 +56,14 @@ class PieceBuilder {
   /// Rows [from, to) of a value as a tensor of rank 2, and columns of such a tensor.
   Value* rows(Value* value, int64_t from, int64_t to);
   Value* columns(Value* matrix, int64_t from, int64_t to);
-  /// Elements [from, to) of a value with one element for each row.
+  /// Elements [from, to) of a value that has one element for each row.
   Value* ofRows(Value* value, int64_t from, int64_t to);
 
-  /// What `make` builds belongs to a piece, where that `streams`.
+  /// Calls `make`; if `streams`, the ops that it builds belong to this piece.
   Value* inPiece(size_t piece, bool streams, const std::function<Value*()>& make);
-  /// Puts an op at the end that stays as it is, but reads wholes.
+  /// Appends an op unchanged, except that it reads whole values instead of pieces.
   void keep(std::unique_ptr<Op> op);
-  /// The new body. Ops of one piece follow one another as far as what they read is there.
+  /// Returns the new body. Ops of one piece follow one another as far as their operands are already defined.
   OpList finish();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to passes/fuse/.
+// Completes schedules once all kernels of a function are known. Private to passes/fuse/.
 #pragma once
 
 #include "ir/module.h"
@@ -8,7 +8,7 @@
 
 namespace tg::fuse {
 
-/// Completes the schedules of a function by what all its kernels together tell; the last to be done.
+/// Sets the fields of schedules that depend on other kernels of the function. Runs last: it reads the final schedules.
 void settleSchedules(Item& func, const Target& target, const PassContext& context);
 
 }  // namespace tg::fuse

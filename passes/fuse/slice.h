@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of regions.
+// Slices of regions: the ops that one value depends on.
 #pragma once
 
 #include <functional>
@@ -11,18 +11,18 @@
 
 namespace tg::fuse {
 
-/// Values inside a tg.fused and what they are outside: an argument's source, a yielded value's result.
-/// Members of groups are left out.
+/// Maps values inside a tg.fused to the values outside that they equal: an argument to its source, a yielded value to its
+/// result. Members of groups are left out.
 std::unordered_map<const Value*, Value*> outsideOf(const Op& fused);
 
-/// The ops of a region, in its order, that lead to a value inside.
+/// The ops of a region, in its order, that one value inside depends on.
 struct Slice {
   std::vector<const Op*> ops;
-  std::vector<const Value*> leaves;  ///< inside; each is a value outside as well
+  std::vector<const Value*> leaves;  ///< values inside at which the slice ends; each exists outside as well
 };
 
-/// The ops that lead to `value`, back to arguments and other values for which `stands` holds of what they are
-/// outside. Nothing where an argument does not stand, or an op is not one that `allows`.
+/// The ops that `value` depends on, back to leaves: values that exist outside and for which `stands(outside value)` is
+/// true. Nothing if the slice would need an argument for which it is false, or an op that `allows` rejects.
 std::optional<Slice> sliceTo(const Op& fused, const Value* value,
                              const std::unordered_map<const Value*, Value*>& outside,
                              const std::function<bool(const Value&)>& stands,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large scatters in kernels that share the search for ids, for split-reductions:
+// Splits large scatters into kernels that share the search for ids; a part of split-reductions:
 //
-//   buckets      a large tg.scatter_add gets a third operand: where blocks of ids have any near which rows
-//   pieces       a tg.scatter_add to few rows adds pieces of the ids to rows of their own, then these
+//   buckets      a tg.scatter_add with many rows and ids gets a third operand: which blocks of ids hold any that are near
+//                which rows
+//   pieces       a tg.scatter_add to few rows adds each piece of the ids to its own rows, which are then summed
 #pragma once
 
 #include "ir/builder.h"
@@ -10,8 +11,8 @@
 
 namespace tg::fuse {
 
-/// What stands for a large tg.scatter_add of two operands: with many rows and ids, one with a third operand that says
-/// where which rows are near; with few rows, a sum of several. Null where one kernel is right.
+/// The replacement of a large tg.scatter_add of two operands: with many rows and ids, one with the third operand; with
+/// few rows, a sum over pieces. Null where one kernel is better.
 Value* splitScatter(Builder& builder, const Op& op, const Target& target);
 
 }  // namespace tg::fuse

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target that a tensor module carries on its way through fuse.
+// The target that a tensor module carries through the passes of fuse.
 #pragma once
 
 #include <string_view>
@@ -11,10 +11,10 @@
 
 namespace tg::fuse {
 
-/// The target that set-target wrote on the module; an error that names the pass where none did.
+/// The target that set-target wrote on the module. Without one, an error that names the pass.
 Result<Target> targetOn(const Module& module, std::string_view pass);
 
-/// Calls `rewrite(func, target)` with each function of the module; nothing is done where there is no target.
+/// Calls `rewrite(func, target)` for each function of the module; fails if `target` is an error.
 template <class Rewrite>
 Result<void> rewriteFunctions(Module& module, Result<Target> target, Rewrite rewrite) {
   TG_TRY(const Target given, std::move(target));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ops of a function in their order, and the bytes alive at each, while ops come between them.
+// The ops of a function in order, with the bytes alive at each, while ops are inserted between them.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace tg::fuse {
 
-/// Steps stand in stretches of some hundred. What is alive over many steps is counted for a stretch as a whole, and a
-/// step that comes between two moves those of its stretch alone: so each change costs the root of the steps.
+/// Steps are kept in stretches of at most some hundred. Bytes alive during a whole stretch are counted once for it, and
+/// inserting a step renumbers only its stretch. A change thus costs the steps of a stretch plus the number of stretches.
 class Timeline {
   struct Stretch;
 
  public:
-  /// The turn of an op.
+  /// The position of an op in the order.
   class Step {
    public:
     Op& op() const { return *op_; }
@@ -29,32 +29,32 @@ class Timeline {
     friend class Timeline;
     Op* op_ = nullptr;
     Stretch* stretch_ = nullptr;
-    size_t at_ = 0;         ///< its place there
-    int64_t bytes_ = 0;     ///< alive, without those of the stretch as a whole
-    int64_t taken_ = 0;     ///< of them: by results that take the place of operands
-    bool isKnown_ = false;  ///< whether that was asked
+    size_t at_ = 0;         ///< its index in the stretch
+    int64_t bytes_ = 0;     ///< alive here, without those counted for the whole stretch
+    int64_t taken_ = 0;     ///< of these, bytes of results placed in operands that die here
+    bool isKnown_ = false;  ///< whether taken_ is known
   };
 
-  /// `takenOver` says how many bytes results take over from operands that die at a step; it is asked where it matters.
+  /// `takenOver(step)` gives the bytes of results placed in operands that die at the step; it is called only where needed.
   explicit Timeline(std::function<int64_t(const Step&)> takenOver) : takenOver_(std::move(takenOver)) {}
 
-  /// A step behind all others.
+  /// Adds a step behind all others.
   Step* append(Op* op);
   Step* insertBefore(const Step& next, Op* op);
-  /// Bytes are alive from one step to another, both included.
+  /// Adds bytes that are alive from one step to another, both included.
   void add(const Step& from, const Step& to, int64_t bytes);
-  /// What is taken over at a step may have changed.
+  /// Drops the known result of `takenOver` at a step, which may have changed.
   void forgetTaken(const Step& at);
-  /// The step where most bytes are alive, the first of equals; null where none are.
+  /// The step with the most live bytes, the first of equals; null if no bytes are alive.
   const Step* peak();
 
  private:
   struct Stretch {
-    size_t at = 0;  ///< its place among them
+    size_t at = 0;  ///< its index among the stretches
     std::vector<std::unique_ptr<Step>> steps;
     int64_t bytes = 0;    ///< alive at all of its steps
-    int64_t most = 0;     ///< of its steps, without those; what is taken over and known does not count
-    bool isStale = true;  ///< and has to be found anew
+    int64_t most = 0;     ///< the most bytes of a step, without `bytes` and less the known taken_
+    bool isStale = true;  ///< whether `most` must be computed anew
   };
   static void setPlaces(Stretch& stretch);
   void split(Stretch& stretch);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which updates of an optimizer are one flat group, in which order, and where: a part of flatten-optimizer.
+// Decides which updates of an optimizer form one flat group, in which order, and where; a part of flatten-optimizer.
 #pragma once
 
 #include <cstdint>
@@ -15,44 +15,47 @@
 
 namespace tg::fuse {
 
-/// Where an optimizer's op has what. The gradient is operand 1.
+/// The operands of an optimizer's op by role. The gradient is operand 1.
 struct Form {
-  std::vector<int> kept;  ///< operands read from a parameter or state; result i is the next kept[i]
+  std::vector<int>
+      kept;  ///< operands read from a parameter or state; result i is the new value of operand kept[i]
   std::vector<const char*> names;
-  std::vector<int> shared;  ///< rank 0, first the rate: one value for all that join
-  int decay = -1;           ///< rank 0 here; an operand of every parameter, or only of those that decay
+  std::vector<int>
+      shared;      ///< rank-0 operands, the rate first, that are the same value in all updates of a group
+  int decay = -1;  ///< rank-0 operand; may be that of every parameter, or only of those that decay
 };
 
-/// That of an optimizer's op; none for other ops.
+/// The form of an optimizer's op; none for other ops.
 std::optional<Form> formOf(const Op& op);
 
-/// The decay of an update, or null: none, or a constant zero.
+/// The decay operand of an update; null if there is none or it is a constant zero.
 Value* decayOf(const Op& op);
 
 struct Update {
   Op* op;
-  Value* gradient;            ///< before the scalings
-  std::vector<Op*> scalings;  ///< by numbers, from the gradient on to what the update reads
-  std::vector<Op*> choices;   ///< by result, if it is kept only where a number says so
-  Op* needs = nullptr;        ///< the last op that it has to stand behind, if it may move up
-  /// What becomes a result of the group.
+  Value* gradient;  ///< before the scalings
+  std::vector<Op*>
+      scalings;  ///< products with a number, from the gradient on to the value that the update reads
+  std::vector<Op*> choices;  ///< by result: the tg.select that keeps it or the old value, if there is one
+  Op* needs = nullptr;       ///< the last op that it must stay behind, if it may move up
+  /// The value that result `which` of the group's region replaces.
   Value* result(int which) const { return choices.empty() ? op->result(which) : choices[which]->result(); }
 };
 
 /// Updates that become one region.
 struct UpdateGroup {
   std::vector<Update> updates;  ///< in the order in which their tensors lie
-  bool isPart = false;          ///< whether other groups have tensors of the same optimizer
-  Op* place = nullptr;          ///< the region stands before it
+  bool isPart = false;          ///< whether other groups hold tensors of the same optimizer
+  Op* place = nullptr;          ///< the op before which the region goes
 };
 
 /// Finds the groups of a function.
 class UpdateGroups {
  public:
-  /// `mostBytes`: of a group's parameters, where it has more than one.
+  /// `mostBytes`: the limit on the parameters of a group that has more than one.
   UpdateGroups(Module& module, Item& func, const Target& target, int64_t mostBytes);
 
-  /// May move numbers and what reads symbols to the front of the function.
+  /// Returns the groups. May move numbers and reads of symbols to the front of the function.
   std::vector<UpdateGroup> find();
 
  private:
@@ -77,7 +80,7 @@ class UpdateGroups {
   std::map<std::string, Updates> byKey_;  ///< updates that differ in nothing but their tensors
   const std::unordered_set<std::string> copied_;
   std::unordered_set<std::string> taken_;  ///< symbols that the updates so far read
-  std::optional<TextPlaces> places_;       ///< where there are more bytes than in one group
+  std::optional<TextPlaces> places_;       ///< set only if the updates do not all fit one group
 };
 
 }  // namespace tg::fuse

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads of attention filled up to whole matrices, for split-reductions.
+// Pads the heads of attention to a width that kernels are fast with; a part of split-reductions.
 #pragma once
 
 #include <vector>
@@ -8,12 +8,12 @@
 
 namespace tg::fuse {
 
-/// Whether an attention, or a part of its gradient, takes less time with wider heads: of 16 bits if matrix units would make
-/// it with heads of a multiple of 16, of f32 if scores are streamed and the width is no power of two.
+/// Whether an attention, or a part of its gradient, is faster with wider heads: in 16 bits if matrix units would compute
+/// it with heads of a multiple of 16, in f32 if scores are streamed and the width is no power of two.
 bool wantsWholeHeads(const Op& op, const Target& target);
 
-/// The results of such an op, from an attention with wider heads: its operands are stored with zeros behind each row, which
-/// leave the scores as they are, and its results are sliced.
+/// Computes the results of such an op by an attention with wider heads. Its operands are stored with zeros behind each row,
+/// which do not change the scores, and its results are sliced.
 ///
 ///   %o = attention %q, %k, %v : 8x40    %q_48 = tg.fused (q) { pad }, …   %o_48 = attention %q_48, %k_48, %v_48 : 8x48
 ///   %o_bf16 = cast %o                →  %o_bf16 = slice (cast %o_48)
