@@ -9,13 +9,13 @@
 //            %a = …  %part_2 = tg.mul %a, %share  %next_2 = tg.add %s, %part_2
 //            %b = …  %part = tg.mul %b, %share    %next = tg.add %next_2, %part     …  tg.update @g, %next
 //
-// A sum of several terms is added term by term: the gradient of a table that is both embedding and head has two, and the
-// head's is computed long before the embedding's.
+// A sum of several terms is added term by term. The gradient of a table that is both embedding and head has two terms, and
+// the head's is computed long before the embedding's.
 //
 // Requires: stage(tensor).
-// Ensures: the same values but for the order in which terms are added and rounded; ops only move up.
-// Where: before passes that look at who reads a gradient, behind drop-captures and dce: what a step hands out, or
-//   something else reads, stays one value.
+// Ensures: the same values except for the order in which terms are added and rounded; ops only move up.
+// Where: before passes that ask which ops read a gradient; behind drop-captures and dce, because a value that a step hands
+//   out, or that another op reads, must stay one value.
 #include <algorithm>
 #include <vector>
 
@@ -43,15 +43,15 @@ class EarlyAdder {
   }
 
  private:
-  /// `@s + x`, which nothing but an update of @s reads.
+  /// The addition `@s + x`, whose sum only an update of @s reads.
   struct Addition {
     Op* add = nullptr;
     Op* state = nullptr;
-    std::vector<Op*> scalings;  ///< of x, casts to f32 and products with one number, from the add on
-    std::vector<Value*> terms;  ///< what they scale is the sum of these, in the order of the text
+    std::vector<Op*> scalings;  ///< casts to f32 and products with one number that make x, the last one first
+    std::vector<Value*> terms;  ///< their sum is what `scalings` scale; in text order
   };
 
-  /// The terms of nested additions that nothing else reads, in the order of the text.
+  /// The terms of `sum`, through nested additions that have no other reader, in text order.
   std::vector<Value*> termsOf(Value* sum) const {
     std::vector<Value*> terms, work = {sum};
     while (!work.empty()) {
@@ -70,13 +70,14 @@ class EarlyAdder {
     return terms;
   }
 
-  /// A cast to 16 bits is none: it rounds a sum, of which terms may be much larger.
+  /// Whether scaling each term equals scaling their sum. Not so for a cast to 16 bits: terms may be much larger than the sum
+  /// that it rounds.
   static bool isScaling(const Op& op) {
     if (op.code == Opcode::cast) return isFloat(op.in(0)->type.dtype) && !isNarrow(op.result()->type.dtype);
     return op.code == Opcode::mul && as::mul(op).rhs()->type.rank() == 0;
   }
 
-  /// Empty if the update does not commit such an addition of floats.
+  /// The addition of floats that an update commits; `add` is null if it commits none.
   Addition additionOf(const Op& update) const {
     Addition out;
     Op* add = as::update(update).value()->def;
@@ -96,7 +97,7 @@ class EarlyAdder {
     return out;
   }
 
-  /// Adds a scaled term to the sum by new ops.
+  /// Adds one term to `sum` by new ops behind `place`: copies of the scalings, and an add.
   Value* addBehind(Op* place, const Addition& found, Value* sum, Value* term) {
     builder_.setBefore(place->next()).setLoc(found.add->loc);
     for (size_t i = found.scalings.size(); i-- > 0;) {
@@ -109,7 +110,7 @@ class EarlyAdder {
     return builder_.binary(Opcode::add, sum, term);
   }
 
-  /// Adds the last term by moving the ops that were there, which keeps their names.
+  /// The same for the last term, by moving the existing ops, so that they keep their names.
   Value* moveBehind(Op* place, const Addition& found, Value* sum, Value* term) {
     Op* innermost = found.scalings.empty() ? found.add : found.scalings.back();
     innermost->operands[found.scalings.empty() ? 1 : 0] = Operand::of(term);
@@ -128,7 +129,7 @@ class EarlyAdder {
     const Addition found = additionOf(update);
     if (!found.add) return;
     places_.moveToFront(found.state);
-    Op* number = nullptr;  // the last of the numbers that scale, if it must stay
+    Op* number = nullptr;  // the last of the numbers that scale, if it cannot move to the front
     for (const Op* scaling : found.scalings)
       if (scaling->code == Opcode::mul)
         if (Op* def = as::mul(*scaling).rhs()->def; def && !places_.moveToFront(def))
@@ -136,7 +137,7 @@ class EarlyAdder {
     Value* sum = found.state->result();
     for (size_t i = 0; i < found.terms.size(); ++i) {
       Value* term = found.terms[i];
-      // Behind its operands: the sum so far, the term, the numbers.
+      // The op goes behind its operands: the sum so far, the term, and the numbers.
       Op* behind = places_.later(sum->def, places_.later(term->def, number));
       const bool isLast = i + 1 == found.terms.size();
       sum = isLast ? moveBehind(behind, found, sum, term) : addBehind(behind, found, sum, term);

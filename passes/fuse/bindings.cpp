@@ -10,7 +10,7 @@ namespace tg::fuse {
 void Bindings::read(const Value& value) {
   if (std::find(read_.begin(), read_.end(), &value) != read_.end()) return;
   read_.push_back(&value);
-  // What spans more texels than a view may is read as storage, and so are f16 and bf16.
+  // f16 and bf16, and values with more texels than a view may have, are read as storage.
   views_ += target_.reads == "texel" && !isNarrow(value.type.dtype) &&
             gives(target_, LimitId::texelElements, value.type.elements());
 }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// A convolution as a product of two matrices whose inner axis ends in the channels:
+//
 //   y = conv2d x, w                                  %xs = tg.fused (x) { pad (transpose x) } : NxHxWxC
 //                                                    %ws = tg.fused (w) { transpose w } : KxkhxkwxC
 //   y[n, k, p] = Σ ws[k, uvc]·windows(xs)[n, p, uvc]      a product of k and p over (u, v, c), c innermost
+//
+// p is a position (h, w) of the result, (u, v) a position in the window, c a channel of x, k one of y.
 #include "passes/fuse/channels_last.h"
 
 #include <algorithm>
@@ -25,7 +29,7 @@ TensorExpr transposed(const TensorExpr& x, std::vector<int64_t> perm) {
   return {x.builder, x.builder->transpose(x.value, std::move(perm))};
 }
 
-/// The windows of NxHxWxC as Nx(OH·OW)x(kh·kw·C).
+/// The windows of an NxHxWxC image as Nx(OH·OW)x(kh·kw·C). `backwards`: each window is read from its last element, step 1.
 TensorExpr rows(const TensorExpr& image, const Window& window, bool backwards) {
   TensorExpr x = image;
   for (int i = 0; i < 2; ++i) {
@@ -41,18 +45,18 @@ TensorExpr rows(const TensorExpr& image, const Window& window, bool backwards) {
   return windows.reshape({shape[0], shape[1] * shape[2], shape[3] * shape[4] * shape[5]});
 }
 
-/// Whether matrix units make a product of such extents, whose inner one has so many channels innermost.
+/// Whether matrix units can compute a product of these extents whose innermost axis is `channels`.
 bool fits(int64_t rows, int64_t columns, int64_t inner, int64_t channels) {
   return std::min({rows, columns, inner}) >= kMatrixSide && channels % kVector == 0;
 }
 
-/// Whether windows are single elements beside each other: those of NxCxHxW lie in memory as they are read.
+/// Whether windows are single elements at stride 1: those of NxCxHxW then lie in memory as they are read.
 bool isPlain(const Window& window) {
   return std::all_of(window.begin(), window.end(),
                      [](const WindowAxis& axis) { return axis.size == 1 && axis.step == 1; });
 }
 
-/// An axis order and so many zeros before and behind its axes 1 and 2.
+/// An order of axes, and how many zeros go before and behind axes 1 and 2.
 struct Layout {
   std::vector<int64_t> perm, before{0, 0}, behind{0, 0};
 };
@@ -72,7 +76,7 @@ class ChannelsLast {
   const StoreView& store_;
 };
 
-/// An operand, which memory holds in 16 bits, in another layout, read as f32.
+/// An operand, which has 16 bits in memory, stored in another layout and read as f32.
 TensorExpr ChannelsLast::stored(const Value& operand, const Layout& layout) {
   Value* source = operand.def->in(0);
   Value* view = builder_.transpose(source, layout.perm);

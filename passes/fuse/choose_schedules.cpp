@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// choose-schedules: kernels get the schedules that were measured for them, and what of a schedule follows from
-// the whole function: blocks that a mask of another kernel hides, and how bindings near the target's limits are read.
+// choose-schedules: gives kernels the schedules that were measured for them, and sets the fields of schedules that follow
+// from the whole function: which blocks another kernel's mask hides, and how bindings near the target's limits are read.
 //
 //   before:  %y = tg.fused (…) {schedule = map{vec = 4, workgroup = 64}} { … }
-//   after:   %y = tg.fused (…) {schedule = map{vec = 1, workgroup = 32}} { … }   // the file's
+//   after:   %y = tg.fused (…) {schedule = map{vec = 1, workgroup = 32}} { … }   // from the tuning file
 //
-// Requires: stage(fused). The tuning file is well formed; its entries have the keys of regions.
-// Ensures: a region whose key the file has carries the file's schedule, any other the one that was chosen
-//   when it was made. An entry that no region takes is told in a remark. With report, each kernel's schedule,
-//   ops and key.
-// Where: last of fuse: a region's key says what it computes, so it must not change any more.
+// Requires: stage(fused). The tuning file is well formed; its entries are keyed by region (tuningKey).
+// Ensures: a region whose key is in the file has the file's schedule; any other keeps the one that was chosen when it was
+//   made. A remark names each entry that fits no region. With report, a remark gives each kernel's schedule, ops and key.
+// Where: last of fuse. A region's key is its content, so regions must not change afterwards.
 #include "ir/op_view.h"
 #include "passes/tuning.h"
 
@@ -62,8 +61,8 @@ std::string printTuning(AttrList tuning) {
 
 namespace fuse {
 
-/// What a kernel does that multiplies as any other though the product's precision asks for matrix units: the target
-/// has none, or the product does not fit them. Empty for other kernels.
+/// A remark's text for a kernel that multiplies without matrix units though the product's precision asks for them: the
+/// target has none, or the product does not fit them. Empty for other kernels.
 static std::string withoutUnits(const Op& region) {
   std::string precision = "f32";
   for (Op* op : region.regions[0]->ops)
@@ -76,8 +75,8 @@ static std::string withoutUnits(const Op& region) {
                               : fmt::format("; rounds to {} without matrix units", precision);
 }
 
-/// The ops that a kernel computes, its parts apart; its last view where it does nothing else. Parts share no
-/// op, and each ends with the ops of its last result.
+/// The names of the ops that a kernel computes, with " |" between its parts; the name of its last view if it computes
+/// nothing. Parts share no op, and each ends with the ops of its last result.
 static std::string opsOf(const Op& region) {
   const Schedule schedule = scheduleOf(region);
   std::unordered_set<const Op*> ends;  // of all parts but the last

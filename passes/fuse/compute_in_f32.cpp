@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// compute-in-f32: f16 and bf16 are types of memory; kernels compute in f32. Each op on them becomes the op in
-// f32 between casts: those in front are exact and live inside of the regions that read a tensor, those behind
-// round.
+// compute-in-f32: f16 and bf16 are types of memory; kernels compute in f32. Each op on them becomes the same op in f32
+// between casts. The casts in front are exact and become part of the regions that read a tensor; those behind round.
 //
 //   before:  %z = tg.add %x, %y : tensor<4xbf16>
 //   after:   %x_f32 = tg.cast %x : tensor<4xf32>       %z_f32 = tg.add %x_f32, %y_f32 : tensor<4xf32>
 //            %y_f32 = tg.cast %y : tensor<4xf32>       %z = tg.cast %z_f32 : tensor<4xbf16>
 //
 // Requires: stage(tensor).
-// Ensures: of such tensors there are casts, views, constants and what names memory. So sums and products add up
-//   in f32 however they are taken apart later, and a value is the same whether it goes through memory or not.
+// Ensures: only casts, views, constants, custom kernels and ops that name memory have such types. So sums and products add
+//   in f32 however they are split later, and a value is the same whether it goes through memory or not.
 // Where: behind expand-views, since a view computes nothing; before cse, which merges equal casts.
 
 #include <algorithm>
@@ -25,13 +24,13 @@ namespace {
 
 bool narrow(const Value& value) { return value.type.isTensor() && isNarrow(value.type.dtype); }
 
-/// Whether an op only moves or names elements, in any type, or is a kernel, which casts by itself.
+/// Whether an op may keep its 16-bit types: it only moves or names elements, or it is a kernel, which casts by itself.
 bool keepsType(const Op& op) {
   return isBoundary(op) || op.info().has(table::view) || op.code == Opcode::cast ||
          op.code == Opcode::constant || op.code == Opcode::custom || op.code == Opcode::fused;
 }
 
-/// Reads an op's narrow operands in the type that kernels compute with. Equal casts are merged later.
+/// Widens an op's 16-bit operands to the type that kernels compute with. cse merges equal casts later.
 void widenOperands(Op& op, Builder& builder) {
   forEachUse(op, [&](Value*& value) {
     if (!narrow(*value)) return;

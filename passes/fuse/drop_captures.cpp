@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// drop-captures: what a step need not hand out is not kept for it.
+// drop-captures: removes captures and parameter gradients that nobody asked to see.
 //
 //   before:  tg.capture %h {name = "hidden"}   tg.param_grad @w, %d_w   %n = tg.update @w, %w_next
 //   after:   %n = tg.update @w, %w_next                                  (keep-captures=loss*)
 //
 // Requires: stage(tensor).
-// Ensures: the captures left have names that the pattern matches; no parameter gradient is left, unless
-//   keep-grads is set. A remark tells of a part of the pattern that names no capture.
-// Where: before anything asks who reads a value. A capture pins its value in memory, and makes it a result.
+// Ensures: the names of the captures left match the pattern; no parameter gradient is left, unless keep-grads is set.
+//   A remark names each part of the pattern that matches no capture.
+// Where: before any pass that asks which ops read a value. A capture is a reader: it keeps its value in memory, and makes
+//   it a result of its kernel.
 #include <string>
 #include <vector>
 

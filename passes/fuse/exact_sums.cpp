@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// exact-sums: sums that do not depend on the order of a kernel's invocations. Every f32 buffer with a
-// tgk.atomic_add holds exact sums: kExactWords words of i32 for each element. Loads, stores and additions
-// become those of exact sums; around the tg.custom, generated kernels split an inout's operand into words and
+// exact-sums: makes sums by atomics independent of the order of a kernel's invocations. Every f32 buffer with a
+// tgk.atomic_add then holds exact sums: kExactWords words of i32 for each element. Loads, stores and additions of the
+// buffer become those of exact sums. Around the tg.custom, generated kernels split the operand of an inout into words and
 // round results to f32.
 //
 //   before:  %g = tg.custom @k(%i, %x) : tensor<8xf32>            // %g accum, atomic_add
 //   after:   %g_sums = tg.custom @k(%i, %x) : tensor<8x11xi32>
 //            %g = tg.custom @exact_round1(%g_sums) : tensor<8xf32>
 //
-// Requires: stage(tensor) with a target, whose limits the words must keep.
-// Ensures: equal results of equal calls, whatever the device does first. What cannot be rewritten keeps its
-//   atomics, and a remark says why: the value before an addition is used, other atomics touch the buffer, its
-//   rank is the highest there is, shared memory or a binding would exceed the target. deterministic=false
-//   changes nothing.
-// Where: after gradients, whose kernels sum the most this way; before anything counts what kernels bind.
+// Requires: stage(tensor) with a target; the words must keep its limits.
+// Ensures: equal calls give equal results, in whatever order the device runs invocations. Where a sum cannot be rewritten
+//   it keeps its atomics, and a remark says why: the value before an addition is used, other atomics touch the buffer, its
+//   rank is already the highest, shared memory or a binding would exceed the target. deterministic=false disables the
+//   pass.
+// Where: behind the gradient passes, whose kernels have most of these sums; before any pass that counts bindings.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,13 +35,13 @@
 namespace tg::fuse {
 namespace {
 
-/// The buffer an op reads or writes an element of, or null.
+/// The buffer of which an op reads or writes an element, or null.
 Value* bufferOf(const Op& op) {
   const Operand* element = elementOf(op);
   return element ? element->value : nullptr;
 }
 
-/// The same buffer with the words of exact sums on a new last axis.
+/// The type of a buffer with the words of exact sums on a new last axis.
 Type withWords(Type type) {
   type.dtype = DType::i32;
   if (type.rank() == 0) type.shape.push(1);
@@ -49,12 +49,12 @@ Type withWords(Type type) {
   return type;
 }
 
-/// How the ops of a kernel touch one f32 buffer.
+/// How the ops of a kernel use one f32 buffer.
 struct Uses {
   Value* buffer = nullptr;
-  bool sums = false;    ///< an f32 atomic_add
-  std::string problem;  ///< why it cannot become exact
-  Loc loc;              ///< of the addition, or of the problem
+  bool sums = false;    ///< whether there is an f32 atomic_add
+  std::string problem;  ///< why its sums cannot become exact; empty if they can
+  Loc loc;              ///< of the first addition, or of the problem
 };
 
 Uses usesOf(const Item& kernel, Value* buffer) {
@@ -81,7 +81,7 @@ Uses usesOf(const Item& kernel, Value* buffer) {
 
 bool isF32Sum(const Type& type) { return type.dtype == DType::f32 && type.lanes == 1; }
 
-/// The f32 buffers of a kernel that invocations add to atomically.
+/// The f32 buffers of a kernel to which invocations add atomically: parameters and shared memory.
 std::vector<Uses> summedBuffers(const Item& kernel) {
   std::vector<Uses> found;
   auto look = [&](Value* buffer) {
@@ -104,7 +104,7 @@ Opcode exactForm(Opcode code) {
   }
 }
 
-/// Turns the accesses of a block to the given buffers into those of exact sums.
+/// Turns a block's accesses to the given buffers into those of exact sums.
 void rewriteAccesses(Block& block, const std::unordered_set<const Value*>& buffers) {
   for (Op* op : block.ops) {
     for (auto& region : op->regions) rewriteAccesses(*region, buffers);
@@ -112,12 +112,12 @@ void rewriteAccesses(Block& block, const std::unordered_set<const Value*>& buffe
   }
 }
 
-/// Kernels between f32 and the words of exact sums, one for each rank.
+/// Generated kernels that convert between f32 and the words of exact sums, one for each direction and rank.
 class Conversions {
  public:
   explicit Conversions(Module& module) : module_(module) {}
 
-  /// Rounds sums to f32, or splits f32 into words.
+  /// The name of the kernel that rounds sums to f32, or splits f32 into words; generated on first use.
   std::string name(bool round, int rank) {
     std::string& name = names_[{round, rank}];
     if (!name.empty()) return name;
@@ -137,7 +137,7 @@ class Conversions {
     return name;
   }
 
-  /// One invocation for each element; its index is taken apart along the axes.
+  /// The text of such a kernel. One invocation handles one element; its number is decomposed into indices.
   static std::string text(const std::string& name, bool round, int rank) {
     std::string open, count = "dim(%x, 0)", body, indices;
     for (int axis = 0; axis < rank; ++axis) open += "?x";
@@ -149,7 +149,7 @@ class Conversions {
       body += fmt::format("%n{} = tgk.mul {}, %d{} : u32\n", axis, total, axis);
       total = fmt::format("%n{}", axis);
     }
-    // Workgroups beyond what every device has along x go on along y.
+    // Where more workgroups are needed than every device has along x, they continue along y.
     body += "%gx = tgk.workgroup_id 0 : u32\n%gy = tgk.workgroup_id 1 : u32\n%l = tgk.local_id 0 : u32\n"
             "%nx = tgk.num_workgroups 0 : u32\n%row = tgk.mul %gy, %nx : u32\n%g = tgk.add %row, %gx : u32\n"
             "%at = tgk.mul %g, 64 : u32\n%i = tgk.add %at, %l : u32\n";
@@ -178,7 +178,7 @@ class Conversions {
   std::map<std::pair<bool, int>, std::string> names_;
 };
 
-/// One kernel made exact: which parameters hold words now.
+/// For each parameter of a kernel: whether it holds words now.
 using Exact = std::vector<bool>;
 
 class SumRewriter {
@@ -199,7 +199,7 @@ class SumRewriter {
   }
 
  private:
-  /// Notes how many elements each parameter of a kernel has at most.
+  /// Records the most elements that any call gives each parameter of a kernel.
   void measure(const Op& custom) {
     const Item& kernel = *customKernel(custom, module_);
     std::vector<Shape> shapes = boundShapes(custom, kernel);
@@ -209,8 +209,8 @@ class SumRewriter {
     }
   }
 
-  /// Why exact sums in place of a buffer are too much for the target, or "". `shared` are the bytes of shared
-  /// memory so far, which the buffer's words are added to.
+  /// Why exact sums in a buffer would exceed the target, or "". `shared` is the number of bytes of shared memory so far; the
+  /// bytes of the buffer's words are added to it.
   std::string excess(const Value& buffer, int64_t& shared) const {
     if (buffer.type.mode != BufMode::shared) {
       int64_t bytes = elements_.at(&buffer) * kExactWords * byteSize(DType::i32);
@@ -227,7 +227,7 @@ class SumRewriter {
     return "";
   }
 
-  /// Whether the kernel of a tg.custom has exact sums among its parameters or in shared memory.
+  /// Whether the kernel of a tg.custom holds exact sums; the first call for a kernel rewrites it.
   bool rewritten(const Op& custom) {
     Item* kernel = module_.find(ItemKind::kernel, custom.operands[0].text);
     auto [entry, fresh] = exact_.try_emplace(kernel);
@@ -235,6 +235,7 @@ class SumRewriter {
     return std::find(entry->second.begin(), entry->second.end(), true) != entry->second.end();
   }
 
+  /// Remarks why a sum stays as it is.
   void keep(const Item& kernel, const Uses& uses, const std::string& why) const {
     context_.remark(uses.loc, fmt::format("the sum in %{} of @{} depends on the order of the device: {}",
                                           uses.buffer->name, kernel.name, why));
@@ -259,8 +260,8 @@ class SumRewriter {
     return exact;
   }
 
-  /// The parameters of a kernel match those of its gradient no more, nor those of a kernel whose gradient it is. All
-  /// gradients are there already, so nothing asks for them.
+  /// Removes the gradients registered for this kernel, and this kernel as the gradient of another: its parameters no longer
+  /// match. All gradients have been built already, so nothing needs them.
   void dropGradientsOf(Item& kernel) {
     for (Item* each : module_.all(ItemKind::kernel)) {
       const Attr* vjp = find(each->attrs, "vjp");
@@ -287,7 +288,7 @@ class SumRewriter {
     return builder.create(Opcode::custom, {Operand::symbol(kernel), Operand::of(value)}, {}, {type});
   }
 
-  /// Operands are split before the call; behind it each result that readers know is made of its words.
+  /// Splits the affected operands before a call; behind it rounds each affected result that has readers.
   void rewriteCall(Builder& builder, std::unique_ptr<Op> op, const Exact& exact) {
     std::vector<CustomParam> params = customParams(*customKernel(*op, module_));
     builder.setLoc(op->loc);
@@ -323,7 +324,7 @@ class SumRewriter {
   const PassContext& context_;
   Conversions conversions_;
   std::unordered_map<const Item*, Exact> exact_;
-  std::unordered_map<const Value*, int64_t> elements_;  ///< of a parameter, at most
+  std::unordered_map<const Value*, int64_t> elements_;  ///< the most elements of a parameter in any call
 };
 
 }  // namespace

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// expand-views: composites that only say where elements lie become the views that they stand for.
+// expand-views: replaces composites that only rearrange elements by the views that define them.
 //
 //   before:  %a = tg.split %x {axis = 1, index = 0, parts = 2}
 //   after:   %a = tg.slice %x {starts = [0, 0], limits = [4, 8]}
 //
 // Requires: stage(tensor).
-// Ensures: no composite whose fusion class is view is left. Others stay: they have kernels of their own, or
-//   are taken apart by split-reductions.
-// Where: before canonicalize, which merges views; a region computes them as index arithmetic.
+// Ensures: no composite with the fusion class `view` is left. Other composites stay: they have kernels of their own, or
+//   split-reductions decomposes them.
+// Where: before canonicalize, which merges views. A region computes them as index arithmetic.
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One region casts a whole run of parameters, laid out as a group (see flat_copies.h):
+//
 //   %w_bf16 = tg.cast %w,  …  %b_bf16 = tg.cast %b
 //   →  [%w_bf16, %b_bf16] = tg.fused (%p = [%w, %b]) { %copy = tg.cast %p : tensor<Nxbf16>  tg.yield %copy }
 #include "passes/fuse/flat_copies.h"
@@ -19,9 +21,9 @@
 namespace tg::fuse {
 namespace {
 
-constexpr int64_t kElementsOfPlace = 8;  ///< of 16 bits in the 16 bytes that members start at
+constexpr int64_t kElementsOfPlace = 8;  ///< 16-bit elements in the 16 bytes at whose multiples members start
 
-/// The parameter that an op casts to 16 bits together with others, or null.
+/// The read of a parameter that an op casts to 16 bits and whose copy can lie in a group; otherwise null.
 const Op* copiedBy(const Op& op) {
   if (op.code != Opcode::cast || !isNarrow(op.result()->type.dtype)) return nullptr;
   const Op* def = op.in(0)->def;
@@ -33,7 +35,7 @@ const Op* copiedBy(const Op& op) {
              : nullptr;
 }
 
-/// The parameters of a tg.reduce_scatter, those with 16-bit copies first. Empty if some have places in memory already.
+/// The parameters of a tg.reduce_scatter, those with 16-bit copies first. Empty if some already have a place in memory.
 std::vector<std::string> runOfParts(const Module& module, const Op& scatter) {
   std::vector<std::string> run;
   for (const Operand& operand : scatter.operands)
@@ -48,8 +50,8 @@ std::vector<std::string> runOfParts(const Module& module, const Op& scatter) {
   return placed ? std::vector<std::string>() : run;
 }
 
-/// Parameters that lie one behind the other in memory: members of a group that a region reads. Those of a sharded optimizer
-/// are in no group, so they may get such an order here.
+/// Lists of parameters that lie one behind the other in memory: members of a group that a region reads. Parameters of a
+/// sharded optimizer are in no group, so their order may be chosen here.
 std::vector<std::vector<std::string>> runsOf(const Module& module) {
   std::vector<std::vector<std::string>> runs;
   for (const Item* func : module.all(ItemKind::func))
@@ -68,7 +70,7 @@ std::vector<std::vector<std::string>> runsOf(const Module& module) {
   return runs;
 }
 
-/// One region in place of casts, before the first of them.
+/// Builds one region in place of these casts, before the first of them.
 void build(Item& func, const std::vector<Op*>& casts, const Target& target) {
   const std::unordered_set<const Op*> ours(casts.begin(), casts.end());
   Op* first = nullptr;

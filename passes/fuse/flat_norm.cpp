@@ -29,8 +29,8 @@ Value* bindNumber(RegionWriter& region, Value* number) {
   return region.builder().create(Opcode::constant, def->operands, {}, {number->type})->result();
 }
 
-/// Where these values stand in a sum of squares: one behind the other in any order, as the first of its operands,
-/// or a single one anywhere; if `scattered`, several anywhere too. Empty: they do not.
+/// The positions of these values among the operands of a sum of squares. Several values must be its first operands, in any
+/// order, unless `scattered`; a single one may be anywhere. Empty if not all are found.
 static std::vector<int> placesIn(const Op& norm, const std::vector<Value*>& terms, bool scattered) {
   const std::unordered_set<const Value*> wanted(terms.begin(), terms.end());
   const int count = static_cast<int>(terms.size());
@@ -107,7 +107,8 @@ void FlatNorms::build(const std::function<void(const Op*, Value*)>& replace) {
     const std::vector<Value*> parts = as::sum_of_squares(*root).xs();
     const int count = static_cast<int>(parts.size());
     OpList& made = before_[root];
-    Builder alone(made);  // with no names of others: the total keeps the name of what it stands for
+    Builder alone(
+        made);  // with an empty name table, so that the total can take the name of the value it replaces
     Builder& total =
         static_cast<int>(flats.begin()->second.places.size()) == count ? alone : build_.setEnd(made);
     total.setLoc(root->loc).setHint(root->result()->name);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// flatten-optimizer: the optimizer as one kernel. The updates of a function become one update of flat groups,
-// the global gradient norm one sum over the flat gradients; sums of gradients over several calls are cleared by one
-// kernel. Tensors of more bytes than `group`, or than one binding may span, are as many groups as it takes, each with
-// a kernel and a part of the norm of its own; no tensor is cut. Such a group is updated as soon as its gradients are
-// there, in the middle of the backward pass, so that gradients of different groups need not be alive together:
+// flatten-optimizer: the optimizer as one kernel. The updates of a function become one update of flat groups, and the
+// global gradient norm becomes one sum over the flat gradients. Sums of gradients over several calls are cleared by one
+// kernel. If the tensors have more bytes than `group`, or than one binding may span, they form several groups, each with
+// its own kernel and its own part of the norm; no tensor is cut. Each such group is updated as soon as its gradients are
+// computed, in the middle of the backward pass, so that gradients of different groups need not be alive together:
 //
 //   d_w3  d_w2  [w3 and w2 updated]  d_w1  d_w0  [w1 and w0 updated]
 //
@@ -17,14 +17,15 @@
 //
 //   Where a group has many parameters and the update does not depend on the gradient norm, the update's kernel also
 //   sums the squares of its gradients, row by row.
-//   Casts of these parameters to 16 bits, where products read them so, are one region as well (flat_copies.h).
-//   Numbers that all gradients of a group are multiplied by, as a loss scale's or clipping's, and a truth value that
-//   selects between what all its updates make and what was before, are read by the group's kernel.
-// Requires: stage(tensor) with a target, whose bindings say whether a rate and a decay have buffers of their
-//   own, and how many bytes a group may have.
-// Ensures: updates that differ in nothing but their tensors are one region; all else stays tensor ops. No
+//   Casts of these parameters to 16 bits, for products that read them so, become one region too (flat_copies.h).
+//   The group's kernel also takes over the numbers that multiply all gradients of a group (a loss scale, clipping), and
+//   the truth value that selects between the new and the old values of all its updates.
+// Requires: stage(tensor) with a target. Its bindings decide whether a rate and a decay are bound separately, and how
+//   many bytes a group may have.
+// Ensures: updates that differ only in their tensors are one region; everything else stays tensor ops. No
 //   tg.sum_of_squares is left. plan lays out the members of a group one behind the other.
-// Where: before split-reductions and form-regions, for which the parts of the gradient norm would be hundreds
+// Where: before split-reductions and form-regions, which would see hundreds of sums for the gradient norm; and before
+//   cse, which merges duplicates that the groups leave.
 //   of sums, and before cse, which merges what the groups leave twice.
 #include <algorithm>
 #include <optional>
@@ -85,16 +86,16 @@ class Flattener {
   Module& module_;
   Item& func_;
   const Target& target_;
-  Builder build_;  ///< of the function's level
+  Builder build_;  ///< for ops of the function, outside of regions
   std::unordered_set<const Op*> dropped_;
-  std::unordered_map<const Op*, OpList> before_;  // new ops by the op they precede
+  std::unordered_map<const Op*, OpList> before_;  ///< new ops, by the op they precede
   std::unordered_map<const Value*, Value*> replaced_;
   FlatNorms norms_;
-  std::unordered_set<const Value*> placed_;  ///< gradients that stand in a group
+  std::unordered_set<const Value*> placed_;  ///< gradients that are members of a group
   bool isAlone_ = false;                     ///< whether there is one group
 };
 
-/// The only op of the function that reads a value, or null. Ops that will stand there do not count.
+/// The only op of the function that reads a value, or null. New ops that are not in its body yet do not count.
 Op* Flattener::onlyReader(const Value& value) const {
   Op* only = nullptr;
   for (const Use& use : value.uses) {
@@ -105,7 +106,7 @@ Op* Flattener::onlyReader(const Value& value) const {
   return only;
 }
 
-/// Whether a value is read by this op and by sums of squares alone.
+/// Whether only this op and sums of squares read a value.
 bool Flattener::isReadBy(const Value& value, const Op& reader) const {
   return std::all_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
     const Op& user = *use.user();
@@ -113,8 +114,8 @@ bool Flattener::isReadBy(const Value& value, const Op& reader) const {
   });
 }
 
-/// Clipping and a loss scale multiply every gradient by one number: the flat kernel does that itself. The numbers
-/// in the order of the products.
+/// Finds the numbers that multiply every gradient (clipping, a loss scale), so that the flat kernel can do so itself.
+/// Returns them in the order of the products, and sets each update's `gradient` to the value before them.
 std::vector<Value*> Flattener::findScalings(std::vector<Update>& updates) const {
   std::vector<Value*> scales;
   for (;;) {
@@ -136,8 +137,8 @@ std::vector<Value*> Flattener::findScalings(std::vector<Update>& updates) const 
   }
 }
 
-/// With a loss scale, %p_kept = tg.select %finite, %p_next, %p: what says whether results are kept, if that is one
-/// number for all of them, and nothing else reads them; else null.
+/// With a loss scale, %p_kept = tg.select %finite, %p_next, %p. Returns the condition if all results of all updates are
+/// selected by the same rank-0 one and nothing else reads them, and records the selects; otherwise null.
 Value* Flattener::findChoices(std::vector<Update>& updates) const {
   const Form form = *formOf(*updates[0].op);
   Value* number = nullptr;
@@ -158,15 +159,15 @@ Value* Flattener::findChoices(std::vector<Update>& updates) const {
   return number;
 }
 
-/// An op of the function's level that will stand before another.
+/// Creates an op of the function that will precede `at`.
 Value* Flattener::makeBefore(const Op* at, Opcode code, OperandList operands, AttrList attrs, Type type,
                              const std::string& hint) {
   build_.setEnd(before_[at]).setLoc(at->loc).setHint(hint);
   return build_.create(code, std::move(operands), std::move(attrs), {type})->result();
 }
 
-/// Binds rank-0 values; constants are repeated inside. Where each of the others would take a storage buffer
-/// that the target lacks beside the groups, one tensor holds them all.
+/// Binds rank-0 values to a region with `groups` groups; constants are repeated inside. If the target has too few storage
+/// buffers to bind each of the others, one tensor with all of them is bound.
 std::vector<Value*> Flattener::bindNumbers(RegionWriter& region, const std::vector<Value*>& numbers,
                                            size_t groups, const Op* at) {
   std::vector<Value*> inner(numbers.size());
@@ -209,8 +210,8 @@ std::vector<Value*> Flattener::bindNumbers(RegionWriter& region, const std::vect
   return inner;
 }
 
-/// Members of groups are values of their own: each gradient once in all groups, and not a view that reorders. States
-/// have homes, so a group holds them alone or not at all.
+/// Makes each gradient fit to be a member of a group: a value in memory, a member once in all groups. Others become values
+/// of their own, by a product with 1. States have homes, so a group whose gradients are all states holds them as they are.
 void Flattener::materialise(UpdateGroup& group) {
   std::vector<Update>& updates = group.updates;
   std::unordered_set<std::string> states;
@@ -232,7 +233,7 @@ void Flattener::materialise(UpdateGroup& group) {
   }
 }
 
-/// The decay of a group whose first members alone decay: a question of the index.
+/// The decay of a group in which only the first members decay: selected by the element's index.
 Value* Flattener::decayByIndex(RegionWriter& region, Value* decay, const std::vector<Value*>& decayed) {
   Builder& b = region.builder();
   Type index = Type::tensor(DType::i32, region.op().regions[0]->args[0]->type.shape);
@@ -251,7 +252,7 @@ std::vector<Value*> gradientsOf(const std::vector<Update>& updates) {
   return out;
 }
 
-/// Whether the gradients are still what they were before they were made values of their own.
+/// Whether materialise left the gradients as they were.
 bool Flattener::ownGradients(const UpdateGroup& group, const std::vector<Value*>& unscaled) const {
   for (size_t i = 0; i < unscaled.size(); ++i)
     if (throughReshapes(unscaled[i]) != group.updates[i].gradient) return false;
@@ -303,7 +304,7 @@ void Flattener::addNorms(const UpdateGroup& group, const std::vector<Value*>& sc
   }
 }
 
-/// Writes the optimizer's op on the flat group, and what it reads. What becomes of the kept operands.
+/// Writes the optimizer's op on the flat group, and its operands. Returns the new values of the kept operands.
 std::vector<Value*> Flattener::writeUpdate(RegionWriter& region, const UpdateGroup& group,
                                            const std::vector<Value*>& scales, Value* choice) {
   const std::vector<Update>& updates = group.updates;
@@ -356,7 +357,7 @@ std::vector<Value*> Flattener::writeUpdate(RegionWriter& region, const UpdateGro
   return out;
 }
 
-/// Gives a region the results of the updates, a group of results for each of an update's, and drops the updates.
+/// Gives a region one group of results for each result of an update, and drops the updates.
 void Flattener::replace(const std::vector<Update>& updates, Op& region) {
   const int results = static_cast<int>(formOf(*updates[0].op)->kept.size());
   for (int which = 0; which < results; ++which) {
@@ -368,7 +369,7 @@ void Flattener::replace(const std::vector<Update>& updates, Op& region) {
   for (const Update& update : updates) {
     dropped_.insert(update.op);
     dropped_.insert(update.choices.begin(), update.choices.end());
-    // Sums of squares may still read what is scaled; dce takes what nothing reads.
+    // Sums of squares may still read the scaled values; dce removes those without readers.
     const std::vector<Op*>& scalings = update.scalings;
     if (!scalings.empty() && onlyReader(*scalings.back()->result())) dropped_.insert(scalings.back());
   }
@@ -404,8 +405,8 @@ void Flattener::flatten(UpdateGroup& group) {
   before_[group.place].push_back(region.finish(target_));
 }
 
-/// Gradients that are states, summed over several calls, are cleared behind everything that reads them: one
-/// region writes zero to all of them.
+/// Gradients that are states, sums over several calls, are cleared at the end of the function: one region writes zero to
+/// all of them.
 void Flattener::clearTogether(const std::vector<Value*>& gradients) {
   std::vector<Op*> updates;
   std::unordered_map<std::string, Op*> cleared;  // a symbol, or some rows of it, has one update
@@ -436,6 +437,7 @@ void Flattener::clearTogether(const std::vector<Value*>& gradients) {
   }
 }
 
+/// Puts the new ops into the function and removes those that they replace.
 void Flattener::rebuild() {
   norms_.build([&](const Op* root, Value* sum) {
     dropped_.insert(root);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// form-regions: one kernel for ops that can share one.
+// form-regions: puts ops into regions, each of which becomes one kernel.
 //
 //   before:  %z = tg.matmul %x, %w   %a = tg.add %z, %b   %h = tg.relu %a
 //   after:   %h = tg.fused (%x = %x, %w = %w, %b = %b) {schedule = matmul{tile = [8, 8], …}} : … {
@@ -7,18 +7,18 @@
 //              tg.yield %h
 //            }
 //
-// Each op starts alone and joins the region of a producer when one kernel can compute both: it has the same
-// loops (elements, rows, a product's elements), binds what the target allows, and reads nothing that depends
-// on the region from outside. The best producer is the one whose value is largest, since that value then need
-// not go through memory. Views, constants and iota are copied into every reader. A kernel over rows takes sums over
-// so many rows along; where it cannot, maps that only such a sum reads stay with it, as they would be stored for it
-// alone. At the end, kernels that only put results side by side go (read_joins.h).
+// Each op starts alone and joins the region of a producer when one kernel can compute both: the loops are the same
+// (elements, rows, a product's elements), the target allows the bindings, and the op reads nothing from outside that
+// depends on the region. Of several producers the one with the largest value is taken, since that value then need not go
+// through memory. Views, constants and iota are copied into every reader. A kernel over rows also computes sums over
+// these rows; where it cannot, maps that only such a sum reads stay with the sum, as they would be stored for it alone.
+// At the end, kernels that only put results side by side are removed (read_joins.h).
 //
-// Requires: stage(tensor) with a target, without tg.grad; no op that takes several kernels
-//   (split-reductions) or computes with f16 or bf16 (compute-in-f32).
-// Ensures: stage(fused): every op sits in a region, in an order where each follows what it reads; what
-//   effects name is a region's result; each region has a schedule chosen by codegen/schedule.h.
-// Where: after all passes that think in ops; what follows thinks in kernels.
+// Requires: stage(tensor) with a target, without tg.grad; no op that needs several kernels (split-reductions) or
+//   computes with f16 or bf16 (compute-in-f32).
+// Ensures: stage(fused): every op is in a region, and each region follows those that it reads; the operands of effects
+//   are results of regions; each region has a schedule chosen by codegen/schedule.h.
+// Where: behind all passes that work on ops; the passes behind it work on kernels.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ using table::Fusion;
 
 class Former {
  public:
-  /// Says to `report`, unless that is null, why each region starts where it does.
+  /// `report`, unless null, is told why each region starts where it does.
   Former(Item& func, const Target& target, const PassContext* report)
       : func_(func), target_(target), report_(report) {}
   void run();
@@ -67,7 +67,7 @@ class Former {
   bool waitsDearly(const Op& op, const Region& product);
   bool holds(int region, const Op* op) const;
   bool fits(int region, const Op& op);
-  /// Tells why an op starts a region, if anybody is to read it.
+  /// Formats the reason why an op starts a region, if there is a report.
   template <class... Args>
   void because(std::string& why, fmt::format_string<Args...> text, Args&&... args) const {
     if (report_) why = fmt::format(text, std::forward<Args>(args)...);
@@ -79,28 +79,28 @@ class Former {
 
   Item& func_;
   const Target& target_;
-  const PassContext* report_;  ///< null: nobody asks
-  /// Views that must become values of their own, and the ops that read them as such.
+  const PassContext* report_;  ///< null: no remarks
+  /// Views that must be stored, each with the op that needs it so.
   std::unordered_map<const Op*, const Op*> forced_;
-  /// Ops that are copied into every reader. What an op reads decides it, and regions take the place of that.
+  /// Ops that are copied into every reader. Decided once, from their operands, which regions replace later.
   std::unordered_set<const Op*> copied_;
   std::vector<Region> regions_;
   RegionGraph graph_;
   std::unordered_map<const Op*, int> regionOf_;
   std::unordered_map<const Op*, int> position_;
   std::unordered_map<const Op*, std::vector<Value*>> bases_;
-  std::unordered_map<const Value*, std::vector<Op*>> readers_;  // through inline ops
-  std::unordered_map<const Op*, const Op*> sumOf_;              // of maps that stay with a sum
-  std::unordered_map<const Op*, const Op*> maxima_;             // of what a maximum alone reads
+  std::unordered_map<const Value*, std::vector<Op*>> readers_;  ///< through inline ops
+  std::unordered_map<const Op*, const Op*> sumOf_;              ///< maps that stay with a sum (keepWithSum)
+  std::unordered_map<const Op*, const Op*> maxima_;             ///< ops that only a maximum reads (maximaOf)
   std::vector<std::string> whyAlone_;
 };
 
-/// Values that effects and results name must be regions' results: a view or a bare argument gets a
-/// copy region. So must what a custom kernel reads; reshapes change nothing in memory.
+/// Makes every operand of an effect the result of a region: a view or a bare argument gets a region that copies it. The same
+/// for operands of custom kernels, except reshapes, which change nothing in memory.
 void Former::keepEffects() {
   auto needsCopy = [](const Value& value) { return !value.def || readsSymbol(*value.def); };
   auto isOutside = [](const Op& op) { return isBoundary(op) || isCollective(op); };
-  // Parts are taken from values where they are, and put together elsewhere.
+  // These collectives take parts from values where they are, and put them together elsewhere.
   auto leaves = [](const Op& op) { return isCollective(op) && op.code != Opcode::all_reduce; };
   bool copies = false;
   for (Op* op : func_.body.ops)
@@ -128,6 +128,7 @@ void Former::keepEffects() {
   boundViews(func_, forced_);
 }
 
+/// The region that an op forms by itself; its ops are not filled in.
 Region Former::alone(const Op& op) const {
   Region region;
   region.elements = op.results.empty() ? 0 : op.result()->type.elements();
@@ -148,13 +149,13 @@ Region Former::alone(const Op& op) const {
   return region;
 }
 
-/// The values an op reads, with inline ops looked through: regions' results, arguments, parameters.
+/// The values that an op reads, looking through inline ops: results of regions, arguments, parameters.
 const std::vector<Value*>& Former::bases(const Op& op) {
   auto [entry, fresh] = bases_.try_emplace(&op);
   std::vector<Value*>& out = entry->second;
   if (!fresh) return out;
   std::unordered_set<const Value*> seen;
-  std::vector<Value*> work;  // to be looked at, the next one last
+  std::vector<Value*> work;  // still to be looked at, the next one last
   auto pushOperands = [&](const Op& of) {
     const auto first = work.size();
     forEachUse(of, [&](Value* value) { work.push_back(value); });
@@ -179,8 +180,7 @@ bool Former::holds(int region, const Op* op) const {
 
 static int primitives(const Op& op) { return op.info().has(table::composite) ? kCompositePrimitives : 1; }
 
-/// Whether the region with this op stays within the target's bindings, and its kernel of a size that compiles
-/// soon.
+/// Whether the region with this op keeps the target's bindings, and is small enough to compile soon.
 bool Former::fits(int region, const Op& op) {
   std::vector<const Op*> ops(regions_[static_cast<size_t>(region)].ops.begin(),
                              regions_[static_cast<size_t>(region)].ops.end());
@@ -203,8 +203,8 @@ bool Former::fits(int region, const Op& op) {
   return bound.fit();
 }
 
-/// Whether a kernel over rows takes a sum along, as the gradients of a norm's gain and bias and of the bias behind it: what
-/// it has on its way need not be read, or even stored, for the sum.
+/// Whether a kernel over rows can also compute a sum over them, such as the gradients of a norm's gain and bias and of the
+/// bias behind it: values that it computes anyway need not be read, or even stored, for the sum.
 bool Former::sumsOnTheWay(const Op& sum, const Region& rows) const {
   const int64_t each = rowsPerSum(sum, rows.rows);
   return each && sumsRows(rows.rows, each, target_) &&
@@ -214,8 +214,8 @@ bool Former::sumsOnTheWay(const Op& sum, const Region& rows) const {
          });
 }
 
-/// Whether a transpose takes neighbouring elements from different rows: a kernel over rows that stored it would compute
-/// a whole row for each.
+/// Whether a transpose puts elements of different rows side by side: a kernel over rows that stored its result would
+/// compute a whole row for each element.
 static bool mixesRows(const Op& op, const RowSpace& rows) {
   if (op.code != Opcode::transpose) return false;
   const std::vector<int64_t> perm = as::transpose(op).perm();
@@ -226,6 +226,8 @@ static bool mixesRows(const Op& op, const RowSpace& rows) {
   return kept < rows.length;
 }
 
+/// Whether one kernel can compute an op and the region that makes `through`, one of its operands: same loops, same order of
+/// elements. Bindings and cycles are not checked here.
 bool Former::joins(const Op& op, const Region& own, const Region& other, Value* through) const {
   int64_t elements = own.elements;
   bool ordered = keepsOrder(op, through);
@@ -234,7 +236,7 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
   };
   switch (own.space) {
   case Space::map:
-    // Reading elements other than its own, the op would have a sum of many terms computed again for each.
+    // If the op reads other elements than its own, a sum of many terms would be computed again for each of them.
     if (!keepsElements(op) && (other.space == Space::product || other.space == Space::sum)) return false;
     if (other.space == Space::row && isRowSized(elements, other.rows) &&
         through->type.elements() == other.rows.rows && other.rows.rows > 1)
@@ -252,8 +254,8 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
     return false;
   case Space::sum: {
     if (other.space == Space::row) return ordered && sumsOnTheWay(op, other);
-    // A producer read by nobody else is computed on the way; it must not be a sum itself, except for a fold
-    // of a fold, which reads each element of it once.
+    // The sum computes a producer that nothing else reads as it goes. The producer must not be a sum itself, except for a
+    // fold of a fold, which reads each element once.
     bool folds = op.code == Opcode::fold && through->def->code == Opcode::fold;
     if ((other.space != Space::map && !folds) || !ordered) return false;
     for (const Op* each : other.ops)
@@ -273,8 +275,9 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
   }
 }
 
-/// Whether an op that adds to a product something computed much later would have what the product reads wait
-/// for it, more bytes than the product has: the logits' gradient, for the tied head's.
+/// Whether joining would prolong the lives of a product's operands too much: the op adds to the product something that is
+/// computed much later, and the operands kept alive until then have more bytes than the product. An example is the
+/// gradient of the logits, for a head tied to the embedding.
 bool Former::waitsDearly(const Op& op, const Region& product) {
   if (product.space != Space::product) return false;
   int start = 0, last = 0;
@@ -294,6 +297,7 @@ bool Former::waitsDearly(const Op& op, const Region& product) {
   return kept >= op.result()->type.bytes() + kWorthAKernel;
 }
 
+/// The region that an op joins: that of the largest operand that passes all tests, or -1. `why` is the last test failed.
 int Former::bestProducer(Op& op, const Region& own, std::string& why) {
   const auto sum = sumOf_.find(&op);
   const auto maximum = maxima_.find(&op);
@@ -325,7 +329,7 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
       because(why, "with %{} it would bind more buffers than target {} has", base->name, target_.name);
       continue;
     }
-    // Another's loops would store it for the maximum.
+    // Loops of another kind would have to store the op's result for the maximum.
     if (maximum != maxima_.end() &&
         (other.space == Space::product ||
          (other.space == Space::row && rowSpaceOf(*maximum->second) != other.rows))) {
@@ -359,9 +363,9 @@ void Former::link(int region, const Op& op) {
   }
 }
 
-/// A region of the same rows that reads a tensor of the op's which no region in between does, and does not lead to the
-/// op: a cross entropy's, for its gradient, which then may take the place of the logits; a softmax's, for the rows'
-/// log Σ e^x; that of a norm's gradient, for sums of what it is given. -1 for none.
+/// A region that is not a producer of the op but worth joining: it has the same rows, is the only one to read one of the
+/// op's operands, and no operand of the op depends on it. Examples: a cross entropy, for its gradient, which then may take
+/// the place of the logits; a softmax, for the rows' log Σ e^x; a norm's gradient, for sums of its operand. -1 for none.
 int Former::rowPartner(const Op& op, const Region& own) {
   for (Value* base : bases(op)) {
     const std::vector<Op*>& readers = readers_[base];
@@ -395,9 +399,10 @@ void Former::findReaders() {
   }
 }
 
-/// Maps that a sum alone reads could be part of a kernel that makes their operands for others, too, and would be stored
-/// for the sum. The sum computes them itself, if they read at most two tensors that stand in memory in any case: the
-/// products of a norm's gain, of x, its gradient and the rows' statistics; a matrix of 16 bits times a vector.
+/// Decides whether the maps in front of a sum stay with it. Other kernels that make their operands could compute such maps
+/// too, but would store them for the sum alone. The sum computes them itself if they read at most two full-size tensors
+/// that are in memory anyway. Examples: the products of a norm's gain, of x, its gradient and the rows' statistics; a
+/// matrix of 16 bits times a vector.
 void Former::keepWithSum(const Op& sum) {
   const int64_t elements = sum.in(0)->type.elements();
   std::set<const Op*> maps;
@@ -433,6 +438,7 @@ void Former::keepWithSum(const Op& sum) {
   for (const Op* map : maps) sumOf_[map] = &sum;
 }
 
+/// Assigns every op to a region, in text order.
 void Former::partition() {
   findReaders();
   maxima_ = maximaOf(func_);
@@ -464,6 +470,7 @@ void Former::partition() {
   }
 }
 
+/// Writes a region as a tg.fused, yielding the values that are read outside of it.
 std::unique_ptr<Op> Former::build(int index) {
   const Region& region = regions_[static_cast<size_t>(index)];
   const Op* main = region.ops[0];
@@ -494,7 +501,7 @@ std::unique_ptr<Op> Former::build(int index) {
   return writer.finish(target_);
 }
 
-/// Regions in dependency order, otherwise in text order of their last op; then the effects.
+/// Writes the new body: reads of symbols; regions in dependency order, ties in text order of their last op; effects.
 void Former::emit() {
   OpList& body = func_.body.ops;
   OpList old = body.takeAll(), effects;
@@ -547,7 +554,7 @@ void Former::run() {
 
 namespace tg {
 
-/// What a region cannot hold.
+/// Fails if an op is left that a region cannot hold.
 static Result<void> checkOps(const Item& func, const Target& target) {
   for (const Op* op : func.body.ops) {
     if (op->code == Opcode::grad) return failAt(op->loc, "tg.grad is left; run append-grad first");

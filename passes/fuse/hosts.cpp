@@ -16,13 +16,13 @@ namespace {
 
 using table::Fusion;
 
-/// The rows of a kernel over rows.
+/// The rows of a kernel over rows; nothing for other kernels.
 std::optional<RowSpace> rowsOf(const Op& fused) {
   if (!std::holds_alternative<RowSchedule>(scheduleOf(fused))) return {};
   return rowSpaceOf(fused.regions[0]->ops);
 }
 
-/// Whether a kernel computes all of its results element by element, or row by row, with few ops.
+/// Whether a kernel is a map or a kernel over rows with few ops and results of one size, without groups or random draws.
 bool isCheapKernel(const Op& fused) {
   if (fused.code != Opcode::fused || !fused.groups.empty() || fused.regions[0]->ops.size() > kMostOpsAgain)
     return false;
@@ -42,15 +42,14 @@ bool isCheapKernel(const Op& fused) {
   });
 }
 
-/// Whether a schedule is one of loops over elements, to which results can be added: a map, rows, a product.
+/// Whether results can be added to a kernel's loops: a map, rows, or a product.
 bool takesResults(const Op& fused) {
   const TakesOver takes = takesOver(scheduleOf(fused));
   return fused.groups.empty() &&
          (takes == TakesOver::elements || takes == TakesOver::loneElements || takes == TakesOver::rows);
 }
 
-/// Whether a kernel takes each element of a value once, on the way to an element of a result of the same size, and
-/// nowhere else.
+/// Whether a kernel reads each element of a value exactly once, to compute an element of a result of the same size.
 bool visitsElements(const Op& fused, const Value& value) {
   const int64_t elements = value.type.elements();
   std::unordered_set<const Value*> reached;
@@ -75,7 +74,7 @@ bool visitsElements(const Op& fused, const Value& value) {
   return false;
 }
 
-/// Whether a kernel's loops are those of a host, for a value that both read. Rows are summed in the same order.
+/// Whether a kernel's loops over a value that both read are those of its host. Rows must also be summed in the same order.
 bool sharesLoops(const Op& kernel, const Op& host, const Value& value) {
   const std::optional<RowSpace> rows = rowsOf(kernel);
   if (!rows) return value.type.elements() == kernel.result()->type.elements() && visitsElements(host, value);
@@ -85,7 +84,7 @@ bool sharesLoops(const Op& kernel, const Op& host, const Value& value) {
   return own.lanes == other.lanes && own.vec == other.vec;
 }
 
-/// Whether a later kernel depends on an earlier one.
+/// Whether kernel `later` depends on kernel `earlier`.
 bool depends(const std::vector<const Op*>& kernels, size_t later, size_t earlier) {
   std::unordered_set<const Value*> follow;
   for (size_t at = earlier; at <= later; ++at) {

@@ -16,7 +16,7 @@
 
 namespace tg::fuse {
 
-/// Whether an op computes from places alone what a kernel computes sooner than it loads it, as a mask.
+/// Whether an op's result depends on indices alone and is computed faster than it would be loaded: a mask, a constant.
 static bool isOfPlaces(const Op& op) {
   if (op.info().has(table::leaf)) return op.info().mayStand(table::inRegion);
   if (op.results.size() != 1 || op.code == Opcode::dropout) return false;
@@ -45,7 +45,7 @@ bool isCheapMap(const Op& op) {
 }
 
 void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forced) {
-  std::unordered_map<const Op*, int> views;  // that follow each other up to an op
+  std::unordered_map<const Op*, int> views;  // length of the chain of views that ends at an op
   for (Op* op : func.body.ops) {
     if (!isInline(*op) || forced.contains(op)) continue;
     int before = 0;
@@ -60,7 +60,7 @@ void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forc
   }
 }
 
-/// Whether only products that split f32 into halves read a value, maybe through views.
+/// Whether only products in f32x3, which split f32 into halves, read a value, maybe through views.
 static bool readBySplits(const Value& value) {
   return !value.uses.empty() && std::all_of(value.uses.begin(), value.uses.end(), [](const Use& use) {
     const Op& user = *use.user();
@@ -69,7 +69,7 @@ static bool readBySplits(const Value& value) {
   });
 }
 
-/// A factor of such products times a number: they multiply what they read anyway.
+/// Whether an op multiplies a factor of such products by a number: they do that as they read the factor.
 static bool isScaledFactor(const Op& op) {
   return op.code == Opcode::mul && op.result()->type.dtype == DType::f32 &&
          as::mul(op).rhs()->type.rank() == 0 && readBySplits(*op.result());
@@ -149,8 +149,8 @@ void useUnits(Op& op, const Target& target) {
     set(op.attrs, "precision", Attr::word(std::string(name(dtype))));
 }
 
-/// Whether one kernel would search windows again and again: for each element of x, the gradient of a maximum reads every
-/// window that holds it. In two kernels each window is searched once.
+/// Whether one kernel would search windows many times: the gradient of a max pool reads, for each element of x, every window
+/// that holds it. In two kernels each window is searched once.
 static bool searchesAgain(const Op& op) {
   if (op.code != Opcode::max_pool2d_grad) return false;
   const auto [rows, columns] = windowOf(op);
@@ -158,8 +158,8 @@ static bool searchesAgain(const Op& op) {
   return size * size / (static_cast<double>(rows.step) * static_cast<double>(columns.step)) > kMostSearched;
 }
 
-/// Whether a kernel of rows leaves most of the device idle: few rows, too long for one workgroup each. Not where a lane
-/// takes a row by itself: on lavapipe several kernels are slower from 4 rows on.
+/// Whether a kernel over rows leaves most of the device idle: few rows, each too long for one workgroup. False where each
+/// lane takes a row: on lavapipe several kernels are slower from 4 rows on.
 static bool hasFewLongRows(const Op& op, const Target& target) {
   if (op.info().fusion != table::Fusion::row || target.reduce != "workgroup") return false;
   const auto space = rowSpaceOf(op);
@@ -170,8 +170,8 @@ static bool hasFewLongRows(const Op& op, const Target& target) {
   return length > kLongestRow && rows <= kFewRows && rows * target.workgroup < target.parallel;
 }
 
-/// Whether a kernel would go over many elements with one invocation for each of few results: a pool of large windows, or
-/// a logsumexp along other axes than the last.
+/// Whether a kernel has few results and computes each of many elements by one invocation: a pool over large windows, or a
+/// logsumexp along another axis than the last.
 static bool sumsAlone(const Op& op, const Target& target) {
   const bool pools = op.code == Opcode::max_pool2d || op.code == Opcode::avg_pool2d;
   if (!pools && (op.code != Opcode::logsumexp || rowSpaceOf(op))) return false;

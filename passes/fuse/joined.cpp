@@ -14,7 +14,7 @@ std::unique_ptr<Op> joined(const std::vector<Op*>& ops, const Target& target) {
   RegionWriter writer(ops[0]->loc);
   std::vector<Value*> yielded;
   for (const Op* op : ops) {
-    // What is bound and not read only held a place in the order, which is settled here.
+    // An argument that is bound but not read only served to order kernels (rematerialize); that is settled now.
     for (const Operand& operand : op->operands)
       if (ops.size() == 1 || !operand.value->uses.empty())
         writer.define(operand.value, writer.bind(operand.items[0], *operand.value));
@@ -31,8 +31,8 @@ std::unique_ptr<Op> joined(const std::vector<Op*>& ops, const Target& target) {
 
 namespace {
 
-// Of each kind of part. One that has a `workgroup` takes any number of invocations, one that has a `vec` computes so
-// many results in each, if nothing else is said of it here.
+// Properties of each kind of part. Unless overloaded here, a kind with a `workgroup` takes any number of invocations, and
+// a kind with a `vec` computes that many results in each.
 
 template <class Part>
 requires requires(Part part) { part.workgroup; }
@@ -47,14 +47,14 @@ int64_t atOnce(const Part& part) {
 }
 int64_t atOnce(const ColumnSchedule& column) { return column.vec * column.side; }
 
-/// Invocations of a part's workgroup.
+/// The size of a part's workgroup.
 template <class Part>
 int64_t workgroupOf(const Part& part) {
   if constexpr (requires { part.workgroup; }) return part.workgroup;
   return needed(part);
 }
 
-/// Where it takes any number of them.
+/// Sets it for a part that takes any number of invocations.
 template <class Part>
 void setWorkgroup(Part& part, int64_t workgroup) {
   if constexpr (requires { part.workgroup; })
