@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// merge-kernels: kernels that do not depend on each other, in one. A step has dozens of small reductions, such as
-// gradients of gains and biases: each alone costs a dispatch and fills a fraction of the device.
+// merge-kernels: joins kernels that do not depend on each other. A step has dozens of small reductions, such as gradients
+// of gains and biases; each of them alone costs a dispatch and fills a fraction of the device.
 //
 //   before:  %a = tg.fused (%x = %x) {schedule = column{…}} { tg.sum; … }
 //            %b = tg.fused (%y = %y) {schedule = map{…}} { tg.sum; … }
 //   after:   %a, %b = tg.fused (%x = %x, %y = %y)
 //                {schedule = parts{of = [column{…}, map{…}], results = [1, 1]}} { tg.sum; tg.sum; … }
 //
-// Kernels are taken in text order. A small reduction waits, and those that wait together become one kernel when the
-// first reader of a result comes:
+// Kernels are taken in text order. A small reduction waits; when the first reader of a result comes, all kernels that wait
+// together become one:
 //
-//   text      a   p1  b  p2  c   r         a, b, c wait; p1 and p2 do not depend on them; r reads b
+//   text      a   p1  b  p2  c   r         a, b, c wait; p1 and p2 do not depend on them; r reads a result of b
 //   becomes   p1  p2  {a | b | c}  r       side by side, or as one pass over the rows that they share
 //
-// A kernel that computes by elements or rows of a tensor that a kernel soon behind it reads in the same loops becomes
-// results of that one, its host, such as a product's epilogue. Until then it and its readers are put off:
+// A kernel may become results of a later one, its host, that reads the same tensor in the same loops over elements or
+// rows, for example part of a product's epilogue. The kernel and its readers are put off until the host comes:
 //
-//   text      a   r1  p   h   r2       h reads what a does, and does not depend on a; r1 and r2 read from a
-//   becomes   p   {h | a}  r1  r2      where h keeps its schedule; else all stay as they are
+//   text      a   r1  p   h   r2       h reads a's operand and does not depend on a; r1 and r2 read a's result
+//   becomes   p   {h | a}  r1  r2      if h keeps its schedule; otherwise the order stays
 //
-// Where a step takes more than its budget there are no hosts, and what frees many bytes does not wait. A kernel that
-// reads from one that waits waits a level above it. Side by side, each part keeps its schedule and gets workgroups of
-// its own; passes over the same rows of one tensor become one region with one schedule.
+// Where a step takes more than its budget there are no hosts, and kernels that free many bytes do not wait. A kernel that
+// reads from a waiting one waits one level above it. Side by side, each part keeps its schedule and has its own
+// workgroups; passes over the same rows of one tensor become one region with one schedule.
 //
 // Requires: stage(fused).
-// Ensures: each comes before what reads from it; no more bytes are alive at one time than before, but for one part in a
-//   hundred or 256 KiB; no kernel binds more than the target allows. Bytes are counted as plan places them: groups
-//   whole, results in place of operands that die, none for what is returned or committed.
-// Where: behind all passes that move ops between kernels, before choose-schedules, which knows kernels by their content.
+// Ensures: each kernel comes before its readers; peak live bytes grow by at most one part in a hundred or 256 KiB; no
+//   kernel binds more than the target allows. Bytes are counted as plan places them: groups whole, results in place of
+//   operands that die, none for values that are returned or committed.
+// Where: behind all passes that move ops between kernels; before choose-schedules, which identifies kernels by content.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -54,36 +54,36 @@ namespace {
 
 using table::Fusion;
 
-/// In place of a merged kernel: a kernel is put off until a host comes.
+/// The value of Kernel::waitsIn for a kernel that is put off until a host comes.
 constexpr int kLate = -2;
 
-/// A formed kernel, or a collective.
+/// A kernel of the function, or a collective.
 struct Kernel {
   Op* op = nullptr;
   std::vector<const Value*> reads;  ///< distinct
-  std::vector<const Value*> bound;  ///< of these, those that are bindings of their own
-  size_t bindings = 0;              ///< of groups, and results
+  std::vector<const Value*> bound;  ///< those of `reads` that have a binding each
+  size_t bindings = 0;              ///< the number of other bindings: groups, and results
   std::optional<RowSpace> rows;     ///< of a row schedule
-  int64_t groups = 0;               ///< workgroups, at least
-  bool isPart = false;              ///< may stand beside others
-  bool waits = false;               ///< others that it may stand with are worth waiting for
-  bool isAwaited = false;           ///< by another that waits
-  int waitsIn = -1;                 ///< the merged one, or kLate
+  int64_t groups = 0;               ///< a lower bound of its workgroups
+  bool isPart = false;              ///< whether it may stand beside others
+  bool waits = false;               ///< whether it waits for others to be merged with
+  bool isAwaited = false;           ///< whether a kernel that may wait reads its result
+  int waitsIn = -1;                 ///< the index in merged_ while it waits, or kLate; -1 otherwise
 };
 
-/// Kernels that wait, to be one.
+/// Kernels that wait and will become one.
 struct Merged {
-  std::vector<std::vector<int>> parts;  ///< each a schedule of its own, over one or more kernels
+  std::vector<std::vector<int>> parts;  ///< each has one schedule and one or more kernels
   std::vector<const Value*> reads, bound;
-  size_t bindings = 0;     ///< of groups, and results
-  int level = 0;           ///< above those of the kernels that wait and that these read from
-  int deadline = INT_MAX;  ///< place in the text
-  int64_t workgroup = 0;   ///< that a part needs; 0 for any
+  size_t bindings = 0;     ///< the number of other bindings: groups, and results
+  int level = 0;           ///< above the levels of all waiting kernels that these read from
+  int deadline = INT_MAX;  ///< the index of the kernel before which they run at the latest
+  int64_t workgroup = 0;   ///< the size that a part requires; 0 for any
   int64_t groups = 0;
-  bool sideBySide = true;  ///< all parts may have others beside them
+  bool sideBySide = true;  ///< whether all parts may stand beside others
 };
 
-/// What runs next: a kernel by itself, or merged ones.
+/// One step of the new order: a kernel by itself, or merged ones.
 struct Turn {
   bool isMerged = false;
   int index = 0;  ///< of kernels_ or of merged_
@@ -95,8 +95,8 @@ void addOnce(std::vector<const Value*>& list, const Value* value) {
 
 class Merger {
  public:
-  /// No kernel has a host where more than `room` bytes are alive. Says to `report`, unless that is null, which kernels
-  /// became one.
+  /// Kernels get no hosts if more than `room` bytes are alive at the peak. `report`, unless null, is told which kernels are
+  /// merged.
   Merger(const Module& module, Item& func, const Target& target, int64_t room, const PassContext* report)
       : module_(module), func_(func), target_(target), room_(room), report_(report) {}
   void run();
@@ -104,7 +104,7 @@ class Merger {
  private:
   void collect();
   void describe(Kernel& kernel) const;
-  /// What a result takes of the arena.
+  /// Bytes of a value in the arena.
   int64_t bytesOf(const Value& value) const { return elsewhere_.contains(&value) ? 0 : value.type.bytes(); }
   int64_t newBytes(const Kernel& kernel) const;
   int64_t takenOver(const Kernel& kernel) const;
@@ -128,12 +128,12 @@ class Merger {
   void keepLivesShort();
   void rebuild();
 
-  /// Values that lie one behind the other, as kernels write or read them as groups.
+  /// Values that lie one behind the other, because kernels write or read them as groups.
   struct Run {
     int64_t bytes = 0;
-    int left = 0;  ///< values that are computed, or read, later
+    int left = 0;  ///< values with readers left, or not computed yet
     bool stands = false;
-    bool isPending = false;  ///< not there yet, and a kernel that waits begins it
+    bool isPending = false;  ///< not computed yet, and a waiting kernel will write the first of them
   };
   const Module& module_;
   Item& func_;
@@ -141,21 +141,21 @@ class Merger {
   const int64_t room_;
   const PassContext* report_;
   std::vector<Kernel> kernels_;
-  std::unordered_map<const Value*, int> maker_;        ///< of kernels' results: the kernel
-  std::unordered_map<const Value*, int> readers_;      ///< of values: how many kernels and effects read them
+  std::unordered_map<const Value*, int> maker_;        ///< the kernel that computes a value
+  std::unordered_map<const Value*, int> readers_;      ///< how many kernels and effects read a value
   std::unordered_map<const Value*, int> readersLeft_;  ///< of these, those that have not run
   std::unordered_set<const Value*> elsewhere_;         ///< results that take no bytes of the arena
-  std::unordered_map<const Value*, int> runOf_;        ///< an index into runs_, of members of groups
+  std::unordered_map<const Value*, int> runOf_;        ///< members of groups: an index into runs_
   std::vector<Run> runs_;
-  int64_t live_ = 0, most_ = 0;  ///< bytes of results that are read later, now and until now at most
-  int64_t limit_ = 0;            ///< what they may be
-  int64_t pending_ = 0;          ///< bytes that results of waiting kernels will take
+  int64_t live_ = 0, most_ = 0;  ///< live bytes now, and the most so far
+  int64_t limit_ = 0;            ///< the most that is allowed
+  int64_t pending_ = 0;          ///< bytes of the results of waiting kernels
   std::vector<Merged> merged_;
-  std::vector<int> waiting_;  ///< of merged_
-  std::vector<int> hosts_;    ///< of kernels
-  std::vector<int> late_;     ///< kernels that are put off, until this one comes
+  std::vector<int> waiting_;  ///< indices into merged_
+  std::vector<int> hosts_;    ///< by kernel: its host, or -1
+  std::vector<int> late_;     ///< kernels that are put off until host_ comes
   int host_ = -1;
-  std::vector<Turn> order_;  ///< in which they run
+  std::vector<Turn> order_;  ///< the new order
 };
 
 void Merger::collect() {
@@ -197,7 +197,7 @@ void Merger::collect() {
   findRuns();
 }
 
-/// Members of one group, and of groups that have one in common, are a run.
+/// Makes a run of the members of each group; groups with a common member share one.
 void Merger::findRuns() {
   runs_.clear();
   for (const std::vector<const Value*>& members : runsOfGroups(func_)) {
@@ -211,7 +211,7 @@ void Merger::findRuns() {
   }
 }
 
-/// What of a kernel decides whom it may join.
+/// Fills in the properties of a kernel by which others may join it.
 void Merger::describe(Kernel& kernel) const {
   const Op& op = *kernel.op;
   if (op.code != Opcode::fused) return;
@@ -233,7 +233,7 @@ void Merger::describe(Kernel& kernel) const {
   if (isRow) kernel.rows = rowSpaceOf(op.regions[0]->ops);
   int64_t largest = 0;
   for (const auto& result : op.results) largest = std::max(largest, result->type.elements());
-  // One pass over each row, whose results are the row's.
+  // A kernel that passes over each row and whose results are one number a row.
   const bool statistics = kernel.rows && largest <= kernel.rows->rows;
   if (isRow)
     kernel.isPart = statistics && largest <= kFewResults;
@@ -243,7 +243,7 @@ void Merger::describe(Kernel& kernel) const {
   kernel.groups = isRow ? largest : largest / resultsAtOnce(*schedule) + 1;
 }
 
-/// Bytes of a kernel's results that are not alive yet, and not pending.
+/// Bytes of a kernel's results that are neither alive nor pending.
 int64_t Merger::newBytes(const Kernel& kernel) const {
   int64_t bytes = 0;
   std::unordered_set<int> begun;
@@ -258,7 +258,7 @@ int64_t Merger::newBytes(const Kernel& kernel) const {
   return bytes;
 }
 
-/// Those of them that take the place of operands.
+/// Of these, the bytes that plan can place in operands that die at the kernel.
 int64_t Merger::takenOver(const Kernel& kernel) const {
   return bytesTakenOver(*kernel.op, module_, [&](const Value& value) {
     auto left = readersLeft_.find(&value);
@@ -267,13 +267,13 @@ int64_t Merger::takenOver(const Kernel& kernel) const {
   });
 }
 
-/// The merged kernel that waits to compute a value, or -1.
+/// The index of the merged kernel that will compute a value, kLate if its kernel is put off, or -1.
 int Merger::waitsIn(const Value* value) const {
   auto maker = maker_.find(value);
   return maker == maker_.end() ? -1 : kernels_[static_cast<size_t>(maker->second)].waitsIn;
 }
 
-/// A value is read no more.
+/// Counts a value as dead.
 void Merger::release(const Value* value) {
   auto run = runOf_.find(value);
   if (run == runOf_.end())
@@ -282,7 +282,7 @@ void Merger::release(const Value* value) {
     live_ -= members.bytes;
 }
 
-/// Keeps account of the bytes alive: results of kernels that run as one come, then what nobody reads any more goes.
+/// Updates the live bytes for kernels that run as one: their results become alive, then values without readers left die.
 void Merger::compute(const std::vector<int>& kernels) {
   int64_t taken = 0;
   for (int at : kernels) {
@@ -313,7 +313,7 @@ void Merger::compute(const std::vector<int>& kernels) {
   }
 }
 
-/// The most bytes alive at one time as the text stands.
+/// Computes the peak of live bytes in the present order, and from it the limit.
 void Merger::measureLife() {
   readersLeft_ = readers_;
   for (int at = 0; at < static_cast<int>(kernels_.size()); ++at) compute({at});
@@ -323,7 +323,7 @@ void Merger::measureLife() {
   findRuns();
 }
 
-/// Whether both stay within the target's bindings, as one.
+/// Whether both keep the target's bindings when merged.
 bool Merger::fits(const Merged& merged, const Kernel& kernel) const {
   Bindings bound(target_);
   for (const std::vector<const Value*>* read : {&merged.bound, &kernel.bound})
@@ -338,7 +338,7 @@ std::vector<Op*> Merger::opsOf(const std::vector<int>& kernels) const {
   return ops;
 }
 
-/// Passes over the same rows of a tensor that both read become one kernel over rows.
+/// Adds a kernel to a merged one if both pass over the same rows of a tensor: one kernel over rows computes all.
 bool Merger::joinsRows(Merged& merged, int at) {
   const Kernel& kernel = kernels_[static_cast<size_t>(at)];
   if (!kernel.rows || merged.parts.size() != 1) return false;
@@ -372,7 +372,7 @@ bool Merger::joinsBeside(Merged& merged, int at) {
   return true;
 }
 
-/// A host takes a kernel along where it keeps its schedule.
+/// Adds a kernel to its host if the host keeps its schedule.
 bool Merger::joinsHost(Merged& merged, int at) {
   const Kernel& kernel = kernels_[static_cast<size_t>(at)];
   if (!fits(merged, kernel)) return false;
@@ -408,7 +408,7 @@ void Merger::join(int index, int at) {
   merged.groups += kernel.groups;
 }
 
-/// Lets a kernel wait, with others where that is possible, the first first.
+/// Lets a kernel wait: in the first merged kernel that it can join, or in a new one.
 void Merger::wait(int at) {
   const Kernel& kernel = kernels_[static_cast<size_t>(at)];
   int level = 0;
@@ -416,7 +416,7 @@ void Merger::wait(int at) {
     if (const int from = waitsIn(value); from >= 0)
       level = std::max(level, merged_[static_cast<size_t>(from)].level + 1);
   }
-  // At a higher level than needed those that wait for its results would have to stand still higher.
+  // It joins a higher level than needed only if nothing that waits reads it: that would have to move up further.
   for (bool same : {true, false}) {
     if (!same && kernel.isAwaited) break;
     for (int index : waiting_) {
@@ -437,7 +437,7 @@ void Merger::wait(int at) {
   join(waiting_.back(), at);
 }
 
-/// Has waiting kernels run now, after those that they read from.
+/// Runs a waiting kernel now, after those that it reads from.
 void Merger::runWaiting(int index) {
   std::erase(waiting_, index);
   std::vector<int> members;
@@ -450,7 +450,7 @@ void Merger::runWaiting(int index) {
   order_.push_back({true, index});
 }
 
-/// What has a host is put off until that comes, and so is what reads from it.
+/// Takes the next kernel of the text. A kernel with a host is put off until that comes, and so are its readers.
 void Merger::take(int at) {
   Kernel& kernel = kernels_[static_cast<size_t>(at)];
   if (at == host_) return takeHost(at);
@@ -463,8 +463,8 @@ void Merger::take(int at) {
   late_.push_back(at);
 }
 
-/// A host, with what it takes along of what was put off, and the rest behind it. All come in the order of the text where
-/// it takes none, or where the results could be too many bytes.
+/// Places a host with those of the put-off kernels that it can take, and the others behind it. If it takes none, or if the
+/// results could exceed the limit, all stay in text order.
 void Merger::takeHost(int at) {
   const std::vector<int> late = std::exchange(late_, {});
   host_ = -1;
@@ -495,7 +495,7 @@ void Merger::takeHost(int at) {
   for (int each : rest) place(each);
 }
 
-/// Has a kernel run, or wait for others.
+/// Lets a kernel wait, adds it to a waiting pass over its rows, or runs it.
 void Merger::place(int at) {
   const Kernel& kernel = kernels_[static_cast<size_t>(at)];
   for (size_t i = waiting_.size(); i-- > 0;)
@@ -561,8 +561,8 @@ void Merger::rebuild() {
   body.append(std::move(effects));
 }
 
-/// With a budget plan chooses what runs again: it knows a kernel that computes what an earlier one did. What frees many
-/// bytes, as the norm of a group of gradients, does not wait.
+/// For steps above their budget. No hosts: plan chooses what runs again, and it recognises a kernel that computes the same
+/// as an earlier one. Kernels that free many bytes, such as the norm of a group of gradients, do not wait.
 void Merger::keepLivesShort() {
   std::fill(hosts_.begin(), hosts_.end(), -1);
   for (Kernel& kernel : kernels_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradients of queries, keys and values are results of attention's kernels; together they are the gradient of
-// the product that gave all three, side by side in its rows:
+// Removes concatenations as in this example. The gradients of queries, keys and values are results of attention's kernels.
+// Side by side in the rows of one matrix they are the gradient of the product that computed all three:
 //
 //   before:  %d = tg.fused (%dq = %dq, %dk = %dk) {…} : tensor<4x6xbf16> {
 //              %q = tg.pad %dq {low = [0, 0], high = [0, 3]}   %k = tg.pad %dk {low = [0, 3], high = [0, 0]}
@@ -25,26 +25,27 @@
 namespace tg::fuse {
 namespace {
 
-/// A value of another kernel on its way into a join.
+/// A value of another kernel that a join puts somewhere.
 struct Piece {
   const Value* arg = nullptr;
-  std::vector<const Op*> views;  ///< from the argument to the pad
-  int64_t low = 0;               ///< along the axis of the join
+  std::vector<const Op*> views;  ///< from the argument to the pad, in order
+  int64_t low = 0;               ///< its position along the axis of the join
 };
 
+/// A kernel that only concatenates.
 struct Join {
   Op* region = nullptr;
   int axis = -1;
-  std::vector<Piece> pieces;  ///< in the order of the axis
+  std::vector<Piece> pieces;  ///< in order along the axis
 };
 
-/// The value that casts from memory's type and back to it lead from.
+/// The value at the start of a chain of casts.
 const Value* throughCasts(const Value* value) {
   while (value->def && value->def->code == Opcode::cast) value = value->def->in(0);
   return value;
 }
 
-/// What a pad puts somewhere along one axis, which all pads of a join have in common.
+/// The piece that a tg.pad places along one axis. All pads of a join share `axis`; -1 on the first call, which sets it.
 std::optional<Piece> pieceOf(const Op& pad, int& axis) {
   Piece piece;
   const as::pad view(pad);
@@ -68,7 +69,7 @@ std::optional<Piece> pieceOf(const Op& pad, int& axis) {
   return piece;
 }
 
-/// The pads that a sum adds up; false where it has other terms.
+/// Collects the pads whose sum a value is; false if it has other terms.
 bool addPieces(const Value& sum, Join& join) {
   const Op* op = throughCasts(&sum)->def;
   if (!op) return false;
@@ -90,7 +91,7 @@ bool sameViews(const Piece& a, const Piece& b) {
              });
 }
 
-/// Whether neighbours in a piece are neighbours in the join, a sector of 32 bytes of them at least.
+/// Whether at least a sector of 32 bytes of neighbours in a piece are neighbours in the join.
 bool keepsNeighbours(const Piece& piece, const Type& type) {
   int64_t together = piece.arg->type.shape.back();
   for (const Op* view : piece.views) {
@@ -102,7 +103,7 @@ bool keepsNeighbours(const Piece& piece, const Type& type) {
   return together * byteSize(type.dtype) >= 32;
 }
 
-/// The join that a kernel makes, and nothing else; nothing for other kernels.
+/// The join that a kernel computes, if it does nothing else and its pieces can become a group; otherwise nothing.
 std::optional<Join> joinOf(Op& op, const Target& target) {
   if (op.code != Opcode::fused || !op.groups.empty() || op.results.size() != 1) return {};
   Join join{&op, -1, {}};
@@ -119,7 +120,7 @@ std::optional<Join> joinOf(Op& op, const Target& target) {
     const Piece& piece = join.pieces[static_cast<size_t>(i)];
     auto source = outside.find(piece.arg);
     if (source == outside.end() || piece.low != i * extent || !sameViews(piece, first)) return {};
-    // A kernel's own result, which nobody else reads, and which no other group may want elsewhere.
+    // Each piece must be the whole result of a kernel, with no other reader and in no other group.
     const Value& value = *source->second;
     const bool own = value.def && value.def->code == Opcode::fused && value.def->groups.empty() &&
                      value.uses.hasOne() && value.type.dtype == type.dtype;
@@ -138,7 +139,7 @@ std::optional<Join> joinOf(Op& op, const Target& target) {
   return join;
 }
 
-/// The join in a region, from its pieces one behind the other.
+/// The joined value as views of the group of its pieces, which lie one behind the other in `flat`.
 Value* viewOf(Builder& builder, const Join& join, Value* flat) {
   const auto count = static_cast<int64_t>(join.pieces.size());
   auto withCount = [&](const Shape& shape) {
@@ -162,7 +163,7 @@ Value* viewOf(Builder& builder, const Join& join, Value* flat) {
   return builder.reshape(builder.transpose(view, perm), join.region->result()->type.shape);
 }
 
-/// The reader as it reads the pieces.
+/// The reader, rewritten to read the pieces.
 std::unique_ptr<Op> reading(const Op& reader, const Join& join, const Target& target) {
   const Value* joined = join.region->result();
   const std::unordered_map<const Value*, Value*> outside = outsideOf(*join.region);
@@ -188,7 +189,7 @@ std::unique_ptr<Op> reading(const Op& reader, const Join& join, const Target& ta
 }  // namespace
 
 void readJoins(Item& func, const Target& target) {
-  if (target.matmul != "shared") return;  // CPUs read neighbours faster than pieces
+  if (target.matmul != "shared") return;  // on CPUs it is faster to read one joined tensor
   for (Op *op = func.body.ops.front(), *next = nullptr; op; op = next) {
     next = op->next();
     const std::optional<Join> join = joinOf(*op, target);

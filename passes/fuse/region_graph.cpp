@@ -34,9 +34,9 @@ std::vector<int> RegionGraph::collect(int start, std::vector<int> Node::*next, i
   return found;
 }
 
-/// Where the consumer's turn comes first, what follows it, up to the producer's turn, changes places with what the
-/// producer follows, down to the consumer's (Pearce and Kelly, A dynamic topological sort algorithm for directed
-/// acyclic graphs, 2006).
+/// Restores the order of turns when the consumer's turn comes first. Only regions with turns between the two are
+/// reordered: the producer and those that it depends on get the earlier of their turns, the consumer and those that depend
+/// on it the later (Pearce and Kelly, A dynamic topological sort algorithm for directed acyclic graphs, 2006).
 void RegionGraph::orderTurns(int producer, int consumer) {
   const int first = at(consumer).turn, last = at(producer).turn;
   std::vector<int> moved = collect(producer, &Node::producers, first, std::numeric_limits<int>::max());

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// rematerialize: values that cost little are computed again where they are needed late. A training step's
-// memory is highest when the backward pass begins and everything that gradients read is alive; what follows
-// by a map or a pass over rows from other such values need not be.
+// rematerialize: computes cheap values again where they are needed late, instead of keeping them. The memory of a training
+// step peaks when the backward pass begins and everything that gradients read is alive. A value that a map or a pass over
+// rows computes from other such values need not be kept.
 //
 //   before:  %x = …   %n = layer_norm %x   %y = matmul %n, %w   …   %dw = matmul %n, %dy
 //   after:   the same, and   %n_again = layer_norm %x   just before %dw, which reads it instead of %n
 //
-//   bytes alive   ▁▂▃▄▅▆▇█▇▆▅▄▃▂▁     %n is made left of the peak and read right of it: its copy is made on
+//   bytes alive   ▁▂▃▄▅▆▇█▇▆▅▄▃▂▁     %n is defined left of the peak and read right of it: its copy is computed on
 //                    %n─────────%dw   the right, from %x, whose live range spans the peak anyway
 //
-// The peak is found, then the largest value whose live range spans it without a use there is computed again
-// behind it; until no value can be spared at the peak. A copy also binds a value that its reader needs,
-// without reading it: that keeps later passes from computing it early.
+// Repeatedly finds the peak, and computes the largest value whose live range spans it, without a use there, again behind
+// it; until no value can be spared at the peak. A copy also binds the operand of its reader that is computed last, without
+// reading it: the copy then depends on that operand, so that later passes do not move it up.
 //
-// Values of one group, as the 16-bit copies of weights, lie in memory together: a kernel that computes them from
-// parameters and states alone runs again as a whole.
+// Values of one group, such as the 16-bit copies of weights, lie in memory together. Their kernel runs again as a whole if
+// it reads only parameters and states.
 //
 // Requires: stage(fused). c1: recompute is 0, which changes nothing, or more.
-// Ensures: the highest sum of live bytes is no higher; a copy costs a map, a pass over rows, or a product of
-//   few terms.
-// Where: behind sink-maps, which moves what is alive; before merge-kernels, which changes the order.
+// Ensures: the peak of live bytes is no higher; a copy costs a map, a pass over rows, or a product of few terms.
+// Where: behind sink-maps, which changes live ranges; before merge-kernels, which changes the order.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,28 +44,28 @@ using table::Fusion;
 
 using Step = Timeline::Step;
 
-/// A value of the arena, or the values of a group as one: its kernel's step, and those that read it.
+/// The live range of a value in the arena, or of a group's values together: the step of its kernel, and its readers.
 struct Life {
   int64_t bytes = 0;
   const Step* made = nullptr;
   std::vector<const Step*> readers;  ///< in order, each once
-  bool fixed = false;                ///< read by what is no kernel, or as a member of a group
-  bool isGroup = false;              ///< of all results of its kernel
-  /// Whether cheap ops compute it from values of other kernels, if these stand; nothing where that was not asked.
+  bool fixed = false;                ///< read by an op that is no kernel, or as a member of a group; it stays
+  bool isGroup = false;              ///< whether it stands for all results of its kernel, a group
+  /// Whether cheap ops compute it from values outside its kernel, if these are available; nothing if not known yet.
   std::optional<bool> follows;
   const Step& last() const { return readers.empty() ? *made : *readers.back(); }
-  /// The first reader from a step on, or the end.
+  /// The first reader at `at` or behind it, or the end.
   std::vector<const Step*>::const_iterator readerFrom(const Step& at) const {
     return std::partition_point(readers.begin(), readers.end(),
                                 [&](const Step* reader) { return reader->isBefore(at); });
   }
 };
 
-/// A value to compute again, and from where on its copy is read.
+/// A value to compute again, and the first step that reads the copy.
 struct Choice {
   Value* value = nullptr;
   const Step* at = nullptr;
-  Slice slice;  ///< of its kernel; empty for the first value of a group, whose kernel runs again
+  Slice slice;  ///< the ops to copy; empty for the first value of a group, whose whole kernel runs again
 };
 
 class Rematerializer {
@@ -74,7 +73,7 @@ class Rematerializer {
   Rematerializer(Module& module, Item& func, const Target& target, int64_t least)
       : module_(module), func_(func), target_(target), names_(func), least_(least),
         timeline_([this](const Step& step) { return takenOver(step); }) {}
-  /// Says what it does to `report`, unless that is null.
+  /// Remarks each copy to `report`, unless that is null.
   void run(const PassContext* report);
 
  private:
@@ -106,10 +105,10 @@ class Rematerializer {
     Life* life;
   };
   Timeline timeline_;
-  /// Results of kernels that may be spared, by size, in order; of a group the first.
+  /// Results of kernels that may be computed again, by size, largest first, in order; of a group the first.
   std::map<int64_t, std::vector<Known>, std::greater<>> values_;
   std::unordered_map<const Value*, Life> lives_;
-  std::unordered_map<const Value*, const Value*> firstOf_;  ///< of a group's other members: the first
+  std::unordered_map<const Value*, const Value*> firstOf_;  ///< for a group's other members: the first
 };
 
 const Life* Rematerializer::lifeOf(const Value* value) const {
@@ -118,7 +117,7 @@ const Life* Rematerializer::lifeOf(const Value* value) const {
   return life == lives_.end() ? nullptr : &life->second;
 }
 
-/// Of the results of a kernel, which nobody has read yet.
+/// Adds the live ranges of the results of a kernel, without readers.
 void Rematerializer::addLives(const Step& at) {
   const Op& op = at.op();
   const bool isGroup = op.groups.size() == 1;
@@ -146,7 +145,7 @@ void Rematerializer::addRead(Life& life, const Step& at, bool fixes) {
   if (place == life.readers.end() || *place != &at) life.readers.insert(place, &at);
 }
 
-/// What the op of a step reads.
+/// Adds the reads of a step's op.
 void Rematerializer::addReads(const Step& at) {
   const Op& op = at.op();
   if (op.code != Opcode::fused) {
@@ -161,6 +160,7 @@ void Rematerializer::addReads(const Step& at) {
         addRead(*life, at, op.operands[static_cast<size_t>(binding)].items[0].kind == Operand::Kind::group);
 }
 
+/// Finds all live ranges and the bytes alive at each step.
 void Rematerializer::findLives() {
   for (Op* op : func_.body.ops) {
     const Step& at = *timeline_.append(op);
@@ -170,7 +170,7 @@ void Rematerializer::findLives() {
   for (const auto& [value, life] : lives_) count(life, life.bytes);
 }
 
-/// What a copy in front of a reader changes: as found anew, without looking at all other ops again.
+/// Updates live ranges and live bytes for a copy in front of its reader, without looking at all other ops again.
 void Rematerializer::follow(const Choice& choice, Op* copy) {
   const Step& at = *timeline_.insertBefore(*choice.at, copy);
   for (const auto& result : choice.at->op().results)
@@ -191,12 +191,12 @@ void Rematerializer::follow(const Choice& choice, Op* copy) {
   changed.insert(lifeOf(copy->result()));
   for (const Life* life : changed) {
     count(*life, life->bytes);
-    // Whether a value dies where it is read has changed.
+    // These readers may now be the last, or not be any more.
     for (const Step* reader : life->readers) timeline_.forgetTaken(*reader);
   }
 }
 
-/// Bytes of results that take the place of operands read here for the last time.
+/// Bytes of a step's results that plan can place in operands which die there.
 int64_t Rematerializer::takenOver(const Step& at) const {
   return bytesTakenOver(at.op(), module_, [&](const Value& value) {
     const Life* life = lifeOf(&value);
@@ -204,13 +204,13 @@ int64_t Rematerializer::takenOver(const Step& at) const {
   });
 }
 
-/// Whether a value can be read at a step without keeping it for longer.
+/// Whether a value can be read at a step without prolonging its live range.
 bool Rematerializer::standsAt(const Value& value, const Step& at) const {
   const Life* life = lifeOf(&value);
   return !life || !life->last().isBefore(at);
 }
 
-/// Maps, passes over rows and windows; products of few terms.
+/// Whether an op may be computed again: maps, passes over rows and windows, products of few terms.
 bool isCheap(const Op& op) {
   switch (op.info().fusion) {
   case Fusion::map:
@@ -227,7 +227,7 @@ bool isCheap(const Op& op) {
   }
 }
 
-/// The value of a region that is a result.
+/// The value inside a region that becomes this result.
 const Value* innerOf(const Value& result) {
   const Op& op = *result.def;
   int slot = 0;
@@ -241,14 +241,14 @@ bool Rematerializer::follows(const Value& value) {
   return sliceTo(op, innerOf(value), outsideOf(op), stands, isCheap).has_value();
 }
 
-/// Whether a kernel reads parameters and states alone.
+/// Whether a kernel reads only parameters and states.
 bool readsSymbols(const Op& fused) {
   bool all = true;
   forEachUse(fused, [&](const Value* value) { all = all && value->def && readsSymbol(*value->def); });
   return all;
 }
 
-/// How to spare a value at a place; nothing where that cannot be, or is no better than what was found.
+/// How to spare a value at the peak. Nothing if that is impossible, or the copy would not be read later than `found` is.
 std::optional<Choice> Rematerializer::choiceFor(Value* value, Life& life, const Step& peak,
                                                 const Choice* found) const {
   if (life.fixed || !life.made->isBefore(peak) || !peak.isBefore(life.last())) return {};
@@ -268,7 +268,7 @@ std::optional<Choice> Rematerializer::choiceFor(Value* value, Life& life, const 
   return Choice{value, *next, std::move(*slice)};
 }
 
-/// The largest value that can be spared at a step; of equals the one that is needed last.
+/// The largest value that can be spared at the peak; of several, the one whose copy is read last.
 std::optional<Choice> Rematerializer::best(const Step& peak) {
   std::optional<Choice> found;
   for (auto& [bytes, values] : values_) {
@@ -282,7 +282,7 @@ std::optional<Choice> Rematerializer::best(const Step& peak) {
   return found;
 }
 
-/// The last made of the kernels' results that the op of a step reads, or null.
+/// Of the kernels' results that a step's op reads, except `except`, the one that is computed last; null if none.
 Value* Rematerializer::lateOperand(const Step& at, const Value* except) const {
   Value* latest = nullptr;
   forEachUse(static_cast<const Op&>(at.op()), [&](Value* value) {
@@ -293,7 +293,7 @@ Value* Rematerializer::lateOperand(const Step& at, const Value* except) const {
   return latest;
 }
 
-/// From the choice's place on a copy is read in place of a value.
+/// Replaces reads of `value` by reads of `copy` from the choice's step on.
 void Rematerializer::readFrom(const Choice& choice, const Value& value, Value* copy) {
   const Life& life = *lifeOf(choice.value);
   for (auto at = life.readerFrom(*choice.at); at != life.readers.end(); ++at)
@@ -302,7 +302,7 @@ void Rematerializer::readFrom(const Choice& choice, const Value& value, Value* c
     });
 }
 
-/// The whole kernel of a group again.
+/// Runs the whole kernel of a group again; returns the new kernel.
 Op* Rematerializer::runAgain(const Choice& choice) {
   const Op& from = *choice.value->def;
   Op& reader = choice.at->op();
@@ -320,7 +320,7 @@ Op* Rematerializer::runAgain(const Choice& choice) {
   return func_.body.ops.insert(&reader, writer.finish(target_));
 }
 
-/// Computes a value again; the new kernel.
+/// Computes a value again; returns the new kernel.
 Op* Rematerializer::apply(const Choice& choice) {
   if (lives_.at(choice.value).isGroup) return runAgain(choice);
   const Op& from = *choice.value->def;

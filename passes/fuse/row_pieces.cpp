@@ -11,13 +11,13 @@ namespace tg::fuse {
 
 namespace {
 
-/// Offsets that every device binds a storage buffer at, Vulkan's most minStorageBufferOffsetAlignment; rows of a
-/// piece are a multiple of a product's block where so many fit.
+/// Pieces start at multiples of these: the offsets at which every device binds a storage buffer (Vulkan's largest
+/// minStorageBufferOffsetAlignment), and rows of a product's block where that many fit.
 constexpr int64_t kPieceBytes = 256, kPieceRows = 64;
-/// What is small enough to be computed ahead of its place in the text, in bytes: a loss's scale, not a layer.
+/// The largest value, in bytes, that may be computed ahead of its place in the text: a loss's scale, not a layer.
 constexpr int64_t kAhead = 4096;
-/// Pieces of a tensor, chosen: 32 GiB where a binding spans 128 MiB. The time of passes grows with its square, 256 take
-/// a second or two.
+/// Most pieces of a tensor, chosen: 32 GiB where a binding spans 128 MiB. The time of passes grows with its square; 256
+/// take a second or two.
 constexpr int64_t kMostRowPieces = 256;
 
 }  // namespace
@@ -64,7 +64,7 @@ Value* PieceBuilder::whole(Value* value) {
 }
 
 Value* PieceBuilder::forHost(Value* value) {
-  // Pieces stay where kernels bind them.
+  // A tg.adjoin needs pieces that start where kernels can bind them.
   const RowPieces& pieces = *piecesOf(value);
   const int64_t rowBytes = value->type.shape.back() * byteSize(value->type.dtype);
   const bool bind = std::all_of(pieces.bounds.begin(), std::prev(pieces.bounds.end()),
@@ -84,7 +84,7 @@ Value* PieceBuilder::columns(Value* matrix, int64_t from, int64_t to) {
                    {{"starts", Attr::ints({0, from})}, {"limits", Attr::ints({shape[0], to})}});
 }
 
-/// Rows of a matrix.
+/// Rows [from, to) of a matrix.
 static Value* sliceRows(Builder& build, Value* matrix, int64_t from, int64_t to) {
   const Shape& shape = matrix->type.shape;
   if (from == 0 && to == shape[0]) return matrix;
@@ -133,7 +133,7 @@ void PieceBuilder::keep(std::unique_ptr<Op> op) {
   made_.push_back(std::move(op));
 }
 
-/// Whether a value can be read now, where the ops of `missing` are taken before: views, and what is small.
+/// Whether a value can be read now, after the ops that are added to `missing`: views, and small values.
 bool PieceBuilder::isThere(const Value& value, std::vector<Op*>& missing) const {
   Op* def = value.def;
   if (!def || def->list() != &made_ || std::find(missing.begin(), missing.end(), def) != missing.end())
@@ -149,7 +149,7 @@ bool PieceBuilder::isThere(const Value& value, std::vector<Op*>& missing) const 
   return there;
 }
 
-/// Moves an op and what it still waits for to the end of `out`; false: it waits for more than may come ahead.
+/// Moves an op to the end of `out`, after the ops that it still needs. False if those may not be computed ahead.
 bool PieceBuilder::take(Op* op, OpList& out) {
   std::vector<Op*> missing;
   bool there = true;
@@ -162,7 +162,7 @@ bool PieceBuilder::take(Op* op, OpList& out) {
 
 OpList PieceBuilder::finish() {
   OpList out;
-  std::vector<std::vector<Op*>> chains;  // the ops of each piece that are not taken yet, in order
+  std::vector<std::vector<Op*>> chains;  // for each piece, its remaining ops in order
   for (Op* op : made_)
     if (auto at = pieceOf_.find(op); at != pieceOf_.end()) {
       chains.resize(std::max(chains.size(), at->second + 1));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// set-target: writes on the module for which device it is compiled.
+// set-target: records on the module the device for which it is compiled.
 //
 //   before:  module @m { … }
 //   after:   module @m attributes {target = {name = "lavapipe", max_invocations = 1024, …}} { … }
 //
-// Requires: stage(tensor) without regions, which were made for another target.
-// Ensures: the module says all that later passes ask about the device, so that they have no such option. From
-//   now on tg.fused may stand among the tensor ops. The seed of gradients, which passes before this one ask for,
-//   is a constant as any other.
-// Where: first of fuse. What is done before (gradients, optimizers) is the same for all targets.
+// Requires: stage(tensor) without regions: those were made for another target.
+// Ensures: the module holds everything that later passes ask about the device, so they have no such option. From now on
+//   tg.fused may stand among the tensor ops. The constant that is the seed of gradients, which earlier passes look for,
+//   is unmarked.
+// Where: first of fuse. The results of earlier passes (gradients, optimizers) are the same for all targets.
 #include <fmt/format.h>
 
 #include "ir/text_file.h"
@@ -17,7 +17,7 @@
 
 namespace tg {
 
-/// A shipped name, a JSON file, or JSON text; else the module's own.
+/// The target that the option gives: a shipped name, a JSON file, or JSON text. Without the option, the module's own.
 static Result<Target> resolveTarget(const std::string& option, const Module& module) {
   if (option.empty()) return targetOf(module.attrs);
   if (option.starts_with("{")) return targetFromJson(option, "target");

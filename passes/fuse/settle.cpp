@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of schedules follows from the finished function, after all regions are formed and tuned: what products leave out
-// because a mask of another kernel hides it or no other kernel reads it, and how kernels read that come near the
-// target's bindings or the texels of a view. Lowering reads all of it in the text.
+// Sets the fields of schedules that follow from the finished function, after all regions are formed and tuned: the blocks
+// that products leave out because another kernel's mask hides them or no other kernel reads them, and how kernels read
+// whose bindings come near the target's limit or whose values have too many texels for a view. Lowering takes all of it
+// from the schedule's text.
 //   before:  schedule = matmul{tile = [4, 4], shared = [32, 32, 16]}
 //   after:   schedule = matmul{tile = [4, 4], shared = [32, 32, 16], hidden = true}
 #include <fmt/format.h>
@@ -20,14 +21,14 @@ void settleSchedules(Item& func, const Target& target, const PassContext& contex
   const auto change = [](Op& op, const Schedule& before, const Schedule& after) {
     if (!(after == before)) op.setAttr("schedule", scheduleAttr(after));
   };
-  // Backwards: what a kernel need not store follows from the schedules of those behind it.
+  // Backwards: which blocks a kernel need not store follows from the schedules of later kernels.
   for (auto op = func.body.ops.rbegin(); op != func.body.ops.rend(); ++op) {
     if ((*op)->code != Opcode::fused) continue;
     const Schedule chosen = scheduleOf(**op);
     change(**op, chosen, withSkips(**op, chosen));
   }
 
-  std::unordered_map<std::string, Schedule> known;  // of equal regions, which layers repeat
+  std::unordered_map<std::string, Schedule> known;  // by region, since layers repeat regions
   for (Op* op : func.body.ops) {
     if (op->code != Opcode::fused) continue;
     const Schedule chosen = scheduleOf(*op);

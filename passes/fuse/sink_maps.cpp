@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sink-maps: a map that one kernel stores for another alone is computed by the other. A mask that an
-// activation's gradient reads was formed with the activation, because it reads it; there it would be stored,
-// as large as the activation, which is stored in any case.
+// sink-maps: moves a map whose result only one other kernel reads into that kernel. For example, the mask for the gradient
+// of an activation is formed in the activation's kernel, because it reads the activation. There it would be stored, and it
+// is as large as the activation, which is stored anyway.
 //
 //   before:  %h, %m = tg.fused (…) { … tg.relu; tg.greater; tg.yield %h, %m }
 //            %d = tg.fused (%m = %m, …) { … tg.select %m, …; tg.yield %d }
@@ -9,9 +9,9 @@
 //            %d = tg.fused (%h = %h, …) { … tg.greater %h, …; tg.select …; tg.yield %d }
 //
 // Requires: stage(fused).
-// Ensures: the kernels in their order; none binds more than the target allows, and no more bytes are kept
-//   than the map's own: what it is computed from is stored in any case, or is no larger.
-// Where: behind form-regions, before rematerialize, which counts the bytes that are alive.
+// Ensures: the order of kernels stays; none binds more than the target allows; no more bytes are kept alive than the
+//   map's result has: its operands are stored anyway, or are no larger.
+// Where: behind form-regions, before rematerialize, which counts live bytes.
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -43,11 +43,11 @@ class Sinker {
   void dropResult(Op& fused, int slot);
 
   const Target& target_;
-  const std::vector<Op*> ops_;  ///< of the function, by their places
+  const std::vector<Op*> ops_;  ///< of the function, in order
   std::unordered_map<const Op*, int> place_;
 };
 
-/// The argument of a kernel that is bound to this value alone, the first of several, or null.
+/// The first argument of a kernel that is bound to this value alone, or null.
 const Value* argFor(const Op& op, const Value& value) {
   if (op.code != Opcode::fused) return nullptr;
   for (const Operand& operand : op.operands)
@@ -56,7 +56,7 @@ const Value* argFor(const Op& op, const Value& value) {
   return nullptr;
 }
 
-/// Whether a kernel computes single values from single values, by a schedule that takes any map along.
+/// Whether a kernel has no groups and a schedule that any map can be added to.
 bool isPlain(const Op& op) {
   if (op.code != Opcode::fused || !op.groups.empty()) return false;
   const Schedule schedule = scheduleOf(op);
@@ -68,7 +68,7 @@ bool isPlain(const Op& op) {
 
 bool isElementwise(const Op& op) { return keepsElements(op) && op.code != Opcode::dropout; }
 
-/// Whether a kernel takes each element of an argument once, to compute the same of another value.
+/// Whether a kernel reads each element of an argument only to compute the same element of another value.
 bool readsByElement(const Op& op, const Value& arg) {
   return isPlain(op) && std::all_of(arg.uses.begin(), arg.uses.end(), [&](const Use& use) {
            const Op& inner = *use.user();
@@ -77,8 +77,8 @@ bool readsByElement(const Op& op, const Value& arg) {
          });
 }
 
-/// Whether the reader has bindings left for what the value is computed from, and less is kept for it than the
-/// value is: what others read then or later is kept anyway.
+/// Whether the reader can bind the leaves of the slice, and their prolonged live ranges cost no more bytes than the value
+/// has. A leaf that is read there or later anyway costs nothing.
 bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Value*>& outside,
                    const Op& reader, const Value& value) const {
   int64_t prolonged = 0;
@@ -98,7 +98,7 @@ bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Va
   return bound.fit() && prolonged <= value.type.bytes();
 }
 
-/// The op itself stays, so that what is known of it stays true.
+/// Moves the contents of `made` into `op`, which keeps its identity: maps keyed by the op stay valid.
 void become(Op& op, std::unique_ptr<Op> made) {
   op.operands = std::move(made->operands);
   op.attrs = std::move(made->attrs);
@@ -107,7 +107,7 @@ void become(Op& op, std::unique_ptr<Op> made) {
   for (auto& result : op.results) result->def = &op;
 }
 
-/// Puts the slice into the reader's region in place of the argument.
+/// Puts the slice, whose value is `inner`, into the reader's region in place of the argument.
 void Sinker::addTo(Op& reader, const Value* arg, const Op& from, const Slice& slice, const Value* inner) {
   const std::unordered_map<const Value*, Value*> outside = outsideOf(from);
   RegionWriter writer(reader.loc);
@@ -120,7 +120,7 @@ void Sinker::addTo(Op& reader, const Value* arg, const Op& from, const Slice& sl
   become(reader, writer.finish(yielded, std::move(reader.results), target_));
 }
 
-/// The region without one of its results and what led to it alone.
+/// Removes one result of a region, and the ops that only it needs.
 void Sinker::dropResult(Op& fused, int slot) {
   OpList& body = fused.regions[0]->ops;
   Op* yield = body.back();
@@ -137,6 +137,7 @@ void Sinker::dropResult(Op& fused, int slot) {
   become(fused, writer.finish(yielded, std::move(fused.results), target_));
 }
 
+/// Moves the map that computes a result into the only kernel that reads it, if that saves bytes.
 void Sinker::sink(Op& fused, int slot) {
   const Value& value = *fused.result(slot);
   if (!value.uses.hasOne()) return;

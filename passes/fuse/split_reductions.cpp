@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// split-reductions: what one kernel cannot do, or would leave most of the device idle for, becomes several
-// ops with tensors between them; one kernel has no memory that outlives it.
+// split-reductions: replaces ops that one kernel cannot compute, or that would leave most of the device idle, by several
+// ops with tensors between them. A kernel keeps nothing in memory for the next one but its results.
 //
 //   split-K      %y = tg.matmul %a, %b : tensor<8x8xf32>           // 65536 terms for each of 64 elements
 //                → %p = tg.matmul %a_cut, %b_cut : tensor<512x8x8xf32>   %y = tg.sum %p {axes = [0]}
 //   vectors      %y = tg.matmul %x, %w : tensor<1x4096xf32>  → the sum of a tg.mul along an axis
 //   two stages   %s = tg.sum %x {axes = [0]} : tensor<f32>         // of a million elements
 //                → %r = tg.reshape %x {shape = [1, 2048, 512, 1]}   %p = tg.sum %r …   %s = tg.sum %p
-//                An argmax of long rows likewise: each piece's maximum and its first place, then the least place of
-//                the pieces whose maximum is the row's.
+//                An argmax of long rows likewise: the maximum of each piece and its first position, then the least
+//                position among the pieces that hold the row's maximum.
 //   scan blocks  %c = tg.cumsum %x {axis = 0}
 //                → the scans of blocks of 16, plus the exclusive scan of the blocks' sums
-//   joins        a tg.concat of more tensors than a kernel binds → a tg.concat of some
-//   scatters     large ones of tg.scatter_add, by blocks of ids or pieces of them (split_scatter.h)
-//   heads        attention with heads of a width that kernels are slow with gets zeros behind them (whole_heads.h)
-//   channels     convolutions of 16 bits by matrix units read images stored with channels last (channels_last.h)
-//   parts        composites without a kernel of their own are taken apart (isOneKernel): short attention into matmul,
-//                softmax, matmul; a reduced cross entropy into rows and a mean; rows along another axis than
-//                the last; few long rows; pools over large windows, and the gradient of a maximum over windows
-//                that overlap
+//   joins        a tg.concat of more tensors than a kernel binds → several, the last of which joins the others
+//   scatters     large tg.scatter_add, by blocks of ids or pieces of them (split_scatter.h)
+//   heads        attention with heads of a slow width: zeros are appended to them (whole_heads.h)
+//   channels     convolutions of 16 bits by matrix units: images are stored with channels last (channels_last.h)
+//   parts        composites that no single kernel computes well are decomposed (isOneKernel): short attention into matmul,
+//                softmax, matmul; a reduced cross entropy into rows and a mean; softmax and the like along another axis
+//                than the last; few long rows; pools over large windows, and the gradient of a max pool with
+//                overlapping windows
 //
-// Requires: stage(tensor) with a target: `parallel` says how many invocations keep the device busy.
-// Ensures: each op left fits one kernel of the target. The order of sums changes here, and before for the
-//   norm.
-// Where: before regions, which end at these ops; behind flatten-optimizer, whose norm is split already. cse
-//   and dce follow: what was taken apart may compute a thing twice, as a short attention's gradient does its
-//   scores.
+// Requires: stage(tensor) with a target, whose `parallel` is the number of invocations that keep the device busy.
+// Ensures: each op left fits one kernel of the target. The order in which sums are added changes; only flatten-optimizer
+//   changes it before, for the norm.
+// Where: before form-regions, whose regions end at these ops; behind flatten-optimizer, which has already split the norm.
+//   cse and dce follow: a decomposition may compute something twice, as a short attention's gradient does its scores.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -56,7 +55,7 @@
 namespace tg::fuse {
 namespace {
 
-/// Replaces ops one by one: the body is rebuilt in order.
+/// Replaces ops one by one, rebuilding the body in order.
 class Splitter {
  public:
   Splitter(Module& module, Item& func, const Target& target)
@@ -81,7 +80,7 @@ class Splitter {
     stand(*op, value);
   }
 
-  /// Decomposes an op and takes the parts one by one.
+  /// Decomposes an op and handles its parts one by one.
   void expand(std::unique_ptr<Op> op) {
     OpList parts;
     OpList& body = builder_.ops();
@@ -103,8 +102,8 @@ class Splitter {
     }
   }
 
-  /// Puts the argmax of a pool's windows into a kernel of its own. What is stored are places; in one kernel with its
-  /// readers it would be what each element of each window gets.
+  /// Puts the argmax of a pool's windows into a kernel of its own, which stores positions. In one kernel with its readers it
+  /// would be computed again for each element of each window.
   void storePlaces(std::unique_ptr<Op> op) {
     auto isPart = [](const Op* def) {
       return def && (def->info().has(table::view) || def->code == Opcode::stop_gradient || isWidening(*def));
@@ -115,9 +114,10 @@ class Splitter {
     stand(*op, storedChain(source, *op->result()));
   }
 
-  /// A StoreView of any chain of ops with one operand each. Equal chains share a kernel.
+  /// Stores `last`, computed from `source` by a chain of ops with one operand each, by a kernel of its own. Equal chains
+  /// share a kernel. Serves as a StoreView.
   Value* storedChain(Value* source, const Value& last) {
-    std::vector<const Op*> chain;  // the last first
+    std::vector<const Op*> chain;  // the last op first
     for (const Value* at = &last; at != source; at = at->def->in(0)) chain.push_back(at->def);
     ValueNumbering numbers;
     OpBytes bytes(numbers);
@@ -136,13 +136,13 @@ class Splitter {
     return known;
   }
 
-  /// A value takes an op's place.
+  /// Replaces an op's result by a value.
   static void stand(const Op& op, Value* value) {
     value->name = op.result()->name;
     op.result()->uses.replaceAll(value);
   }
 
-  /// Emits what stands for an op and returns its value, or null to keep the op.
+  /// Emits the replacement of an op and returns its value, or null to keep the op.
   Value* replacement(const Op& op) {
     if (op.code == Opcode::cross_entropy && as::cross_entropy(op).reduction() != "none")
       return crossEntropy(op);
@@ -164,6 +164,7 @@ class Splitter {
     }
   }
 
+  /// A reduced cross entropy as the losses of rows and their sum or mean.
   Value* crossEntropy(const Op& op) {
     AttrList attrs = op.attrs;
     tg::set(attrs, "reduction", Attr::word("none"));
@@ -181,7 +182,7 @@ class Splitter {
     return split ? split : builder_.reduce(mean ? Opcode::mean : Opcode::sum, rows, axes, false);
   }
 
-  /// softmax and friends along another axis: transposed to the last one and back, which are views.
+  /// softmax and the like along another axis than the last: that axis is transposed to the end and back, which are views.
   Value* rowsLast(const Op& op) {
     int rank = op.in(0)->type.rank();
     int axis = normalAxis(as::softmax(op).axis(), rank);
@@ -196,7 +197,7 @@ class Splitter {
     return builder_.transpose(builder_.op(op.code, operands, attrs), perm);
   }
 
-  /// How many of the operands from `first` on one kernel may join.
+  /// How many operands from `first` on one kernel can join.
   size_t joinable(const std::vector<Value*>& parts, size_t first) const {
     Bindings bound(target_);
     bound.write(1);
@@ -208,7 +209,7 @@ class Splitter {
     return end - first;
   }
 
-  /// A join of more tensors than a kernel may bind, as joins of joins; null when one kernel can do it.
+  /// A concatenation of more tensors than a kernel may bind, as several of fewer; null if one kernel can do it.
   Value* concat(const Op& op) {
     std::vector<Value*> parts;
     for (const Operand& operand : op.operands) parts.push_back(operand.value);
@@ -234,8 +235,8 @@ class Splitter {
     return splitReduction(op.code, op.in(0), as::sum(op).axes(), as::sum(op).keepdims());
   }
 
-  /// A reduction over axes that are no neighbours, as of a bias over N, H and W, in two stages when one leaves the
-  /// device idle: the last run of neighbouring axes first.
+  /// A reduction over axes that are not all neighbours, such as a bias over N, H and W, in two stages if one leaves the
+  /// device idle: first the last run of neighbouring axes.
   Value* splitApart(const Op& op) {
     const Shape& shape = op.in(0)->type.shape;
     std::vector<int64_t> axes = as::sum(op).axes();
@@ -251,12 +252,13 @@ class Splitter {
     return builder_.reshape(builder_.reduce(op.code, first, axes, true), op.result()->type.shape);
   }
 
-  /// Of weights that lie in memory as they are; views may have turned others.
+  /// Whether a product's weights should be transposed by a kernel of their own. Only weights in memory: views may have
+  /// transposed others already.
   bool turns(const Op& product) const {
     const Op* maker = throughReshapes(product.operands[0].value)->def;
     return (!maker || !isInline(*maker)) && wantsTurned(product, target_);
   }
-  /// A convolution whose weights a kernel of their own has turned before.
+  /// A convolution's product with weights that a kernel of their own has transposed.
   Value* turnedProduct(const Op& op) {
     Value* source = throughReshapes(op.operands[0].value);
     std::vector<int64_t> perm = allAxes(op.in(0)->type.rank());
@@ -271,15 +273,15 @@ class Splitter {
     return builder_.op(Opcode::matmul, {turned, as::matmul(op).rhs()}, attrs);
   }
 
-  /// An operand as a product reads it, of its precision.
+  /// An operand of a product, rounded to the product's precision.
   TensorExpr factor(const as::matmul& product, Value* operand) {
     const TensorExpr x{&builder_, operand};
     const DType dtype = *dtypeNamed(product.precision());
     return dtype == DType::f32 || factorOf(*operand) == dtype ? x : x.cast(dtype).cast(DType::f32);
   }
 
-  /// A product of a matrix and a vector, whose rows or columns workgroups sum as those of a tensor, or of a column and a
-  /// row, which is a map. Null for other products, and where lanes sum by themselves.
+  /// A product of a matrix and a vector as a sum along the matrix's rows or columns, computed by workgroups; or a product of a
+  /// column and a row, which is a map. Null for other products, and where each lane sums by itself.
   Value* vectorProduct(const Op& op) {
     const as::matmul product(op);
     const Shape& out = op.result()->type.shape;
@@ -297,8 +299,8 @@ class Splitter {
     return builder_.reshape(split ? split : builder_.reduce(Opcode::sum, terms.value, axes, false), out);
   }
 
-  /// A product of few elements over a long inner axis, as a convolution's weight gradient is, leaves the
-  /// device idle: products of pieces of the axis, then their sum. Null when one product is right.
+  /// Split-K: a product with few elements and a long inner axis, such as a convolution's weight gradient, leaves the device
+  /// idle. It becomes products of slices of the axis, then their sum. Null if one product is better.
   Value* splitProduct(const Op& op) {
     const Shape &a = op.in(0)->type.shape, &out = op.result()->type.shape;
     bool ta = as::matmul(op).transpose_a(), tb = as::matmul(op).transpose_b();
@@ -309,7 +311,7 @@ class Splitter {
     int64_t wanted = target_.parallel * kTileElements / out.elements();
     int64_t least = isGpu && narrow ? kLeastNarrowPiece : kLeastPiece;
     if (isGpu && !narrow) {
-      // As many small blocks as the blocking that computes fastest wants.
+      // As many slices as give each processor kBlocksPerUnit small blocks.
       int64_t blocks = out.elements() / (m * n) * ((m + kSmallBlock - 1) / kSmallBlock) *
                        ((n + kSmallBlock - 1) / kSmallBlock);
       wanted = kBlocksPerUnit * target_.units() / blocks + 1;
@@ -333,7 +335,7 @@ class Splitter {
     return builder_.reduce(Opcode::sum, parts, {out.rank() - 2}, false);
   }
 
-  /// Whether matrix units make a product of what has 16 bits in memory.
+  /// Whether matrix units compute a product whose operands have 16 bits in memory.
   bool readsNarrow(const Op& op) const {
     const std::string precision = as::matmul(op).precision();
     const DType narrow = precision == "bf16" ? DType::bf16 : DType::f16;
@@ -353,13 +355,13 @@ class Splitter {
     }
   };
 
-  /// Whether small blocks of a product share the device's steps.
+  /// Whether a product has too few large blocks to keep the device busy, so that invocations share the steps of small ones.
   bool sharesSteps(const Shape& out, int64_t pieces) const {
     return Blocking{kBlockRows, kBlockColumns, 0}.blocks(out) * pieces < 2 * target_.units();
   }
 
-  /// The pieces, no fewer than given, with which a product of large blocks takes least time: the last round
-  /// of workgroups leaves processors idle, and the pieces' results are stored and added.
+  /// The number of slices, from `pieces` to `most`, with which a product of large blocks takes the least time. The estimate:
+  /// the last round of workgroups leaves processors idle, and the results of slices must be stored and added.
   int64_t fewestIdle(const Shape& out, int64_t inner, int64_t pieces, int64_t most,
                      const Blocking& blocking) const {
     const int64_t units = target_.units(), blocks = blocking.blocks(out);
@@ -375,8 +377,8 @@ class Splitter {
     return best;
   }
 
-  /// A factor whose inner axis, the last but one or the last, is cut into pieces on an axis of their own
-  /// before the matrix: a view.
+  /// A factor as a view in which the inner axis, the last but one (`innerFirst`) or the last, is cut into slices, and the
+  /// slices are an axis in front of the matrix.
   Value* pieced(Value* x, const Pieces& pieces, bool innerFirst) {
     const int lead = x->type.rank() - 2, inner = lead + (innerFirst ? 0 : 1);
     x = filled(builder_, x, inner, pieces.missing(x->type.shape[inner]));
@@ -393,8 +395,8 @@ class Splitter {
     return builder_.transpose(cut, perm);
   }
 
-  /// Whether a kernel that computes rows has the value on its way, maybe through maps, as the sizes of a cross entropy's
-  /// gradient: it forms the rows' maximum too.
+  /// Whether a kernel over rows computes the value, maybe through maps, such as the absolute values of a cross entropy's
+  /// gradient: the same kernel can then compute the maximum of each row.
   static bool isOfRows(const Value& value) {
     const Value* at = &value;
     while (at->def && keepsElements(*at->def)) {
@@ -409,8 +411,8 @@ class Splitter {
     return at->def && at->def->info().fusion == table::Fusion::row;
   }
 
-  /// Whether a kernel over these rows reads the value or computes it, maybe through maps, as the gradients of a norm's
-  /// gain and bias: it sums rows up on its way (sumsRows).
+  /// Whether a kernel over these rows reads or computes the value, maybe through maps, as for the gradients of a norm's gain
+  /// and bias: that kernel can sum over the rows as it goes (sumsRows).
   static bool meetsRows(Value* x, const RowSpace& rows) {
     constexpr size_t kMostSeen = 16;
     auto isOfThem = [&](const Op& op) {
@@ -429,7 +431,7 @@ class Splitter {
     return false;
   }
 
-  /// Neighbouring axes as one, between what lies before and behind them.
+  /// A shape as three axes: neighbouring axes as one, what lies before them, and what lies behind.
   struct Line {
     int64_t before = 1, count = 1, after = 1;
   };
@@ -440,13 +442,13 @@ class Splitter {
     return line;
   }
 
-  /// Terms that one stage of a reduction does well.
+  /// The most terms that one stage of a reduction sums well.
   int64_t longestOf(const Line& line) const {
     if (target_.reduce != "workgroup") return std::max(kLeastLaneLoads, kLaneLoads / target_.parallel);
     return line.after == 1 ? kGroupRounds * target_.workgroup : longestColumn(target_, line.after);
   }
 
-  /// Pieces for the first of two stages: long ones where invocations share them, and no more than the second does well.
+  /// The pieces for the first of two stages: enough for the device, but no more than the second stage sums well.
   Pieces piecesOf(const Line& line) const {
     const bool shared = target_.reduce == "workgroup";
     const int64_t most = !shared ? line.count / kLaneShare
@@ -465,8 +467,8 @@ class Splitter {
     return builder_.op(Opcode::slice, {x}, {{"starts", Attr::ints(starts)}, {"limits", Attr::ints(limits)}});
   }
 
-  /// argmax and argmin of few long rows in two stages: the extremum of each piece and the first place that has it; then
-  /// the least place of those pieces whose extremum is the row's. Null when one stage is right.
+  /// argmax and argmin of few long rows in two stages: the extremum of each piece and its first position; then the least
+  /// position among the pieces that hold the row's extremum. Null if one stage is better.
   Value* argExtremum(const Op& op) {
     Value* x = op.in(0);
     const DType dtype = x->type.dtype;
@@ -484,7 +486,7 @@ class Splitter {
       return TensorExpr{&builder_, builder_.reduce(code, terms.value, {of}, keepdims)};
     };
     const TensorExpr rows{&builder_, builder_.reshape(x, {before, count, after})};
-    TensorExpr terms = isFloat(dtype) ? select(eq(rows, rows), rows, worst) : rows;  // NaN is passed over
+    TensorExpr terms = isFloat(dtype) ? select(eq(rows, rows), rows, worst) : rows;  // NaN is skipped
     terms.value = filled(builder_, terms.value, 1, missing, worst);
     terms = terms.reshape({before, pieces.count, pieces.width, after});
     const TensorExpr best = extremum(terms, 2, false);
@@ -493,14 +495,14 @@ class Splitter {
         inside + iota(builder_, {pieces.count, 1}, 0) * static_cast<double>(pieces.width);
     const TensorExpr held = select(eq(best, extremum(best, 1, true)), place, static_cast<double>(count - 1));
     TensorExpr first{&builder_, builder_.reduce(Opcode::min_reduce, held.value, {1}, true)};
-    if (isFloat(dtype)) {  // but as the first element it is the answer
+    if (isFloat(dtype)) {  // but NaN as the first element is the answer
       const TensorExpr start{&builder_, firstOf(rows.value, 1, 1)};
       first = select(eq(start, start), first, 0.0);
     }
     return first.reshape(op.result()->type.shape).value;
   }
 
-  /// A reduction of neighbouring axes in two stages when one stage leaves the device idle; null when it does not.
+  /// A reduction over neighbouring axes in two stages, if one leaves the device idle; otherwise null.
   Value* splitReduction(Opcode code, Value* x, std::vector<int64_t> axes, bool keepdims) {
     const Shape& shape = x->type.shape;
     if (axes.empty()) return nullptr;
@@ -534,7 +536,7 @@ class Splitter {
       second = builder_.binary(
           Opcode::mul, second,
           builder_.constant(1.0 / static_cast<double>(count), Type::tensor(x->type.dtype, {})));
-    // A reshape of equal shape would be the value itself; the caller renames what it gets either way.
+    // If the shape is the same, reshape returns the value itself. The caller renames the value in any case.
     return builder_.reshape(second, reducedShape(shape, axes, keepdims));
   }
 
@@ -547,8 +549,8 @@ class Splitter {
     return runningSum(op.in(0), axis, scan.reverse(), scan.exclusive());
   }
 
-  /// A running sum. Along a long axis it is those of blocks plus the running sum of the blocks' totals, so
-  /// that an element adds up a block and not the whole axis.
+  /// A running sum. Along a long axis: the running sums of blocks plus the running sum of the blocks' totals, so that each
+  /// element adds the terms of its block and not of the whole axis.
   Value* runningSum(Value* x, int axis, bool reverse, bool exclusive) {
     const Shape shape = x->type.shape;
     const auto [before, count, after] = lineOf(shape, axis, axis);
@@ -569,7 +571,8 @@ class Splitter {
   Builder builder_;
   Item& func_;
   const Target& target_;
-  std::map<std::pair<const Value*, std::string>, Value*> stored_;  ///< of a value, by the ops of a chain
+  std::map<std::pair<const Value*, std::string>, Value*>
+      stored_;  ///< by source value and the ops of the chain
 };
 
 }  // namespace

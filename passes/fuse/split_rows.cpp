@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// split-rows: what takes more bytes than a limit is computed in pieces by rows, one after the other, so that it
-// never exists whole.
+// split-rows: computes values with more bytes than a limit in pieces by rows, one after the other, so that the whole value
+// never exists.
 //
 //   before:  %y = tg.matmul %x, %w : tensor<4096x50304xf32>   %l = tg.cross_entropy %y, %t : tensor<f32>
 //   after:   %a = tg.slice %x {…}   %y_2 = tg.matmul %a, %w : tensor<2048x50304xf32>
 //            %l_2 = tg.cross_entropy %y_2, … {reduction = sum}
 //            …                                                       the same of the other rows
-//            %l_4 = tg.add %l_2, %l_3   %l = tg.mul %l_4, …
+//            …                                                       the same for the other rows
 //
-//   a row        what lies along the last axis; a row of the result comes of the same rows of the operands
+//   a row        what lies along the last axis; each row of a result follows from the same rows of the operands
 //   by rows      products, elementwise ops, normalisations, softmax, cross entropy and their gradients
 //   over rows    sums, mean losses, and products along the rows (gradients of weights): added up in the order of
 //                the pieces
-//   joined       results whose rows are short enough to fit, and what any other op reads
-//   side by side what the host reads: pieces of one tg.adjoin, which no kernel binds whole
-//   symbols      parameters and states that are larger than a binding: read and updated by rows, their
-//                gradients computed by rows, their rows looked up in each piece
+//   joined       results whose rows are short enough to fit, and operands of any other op
+//   side by side values that the host reads: pieces of one tg.adjoin, which no kernel binds whole
+//   symbols      parameters and states larger than a binding: they are read and updated by rows, their gradients are
+//                computed by rows, and lookups search each piece
 //
 // Requires: stage(tensor), with tg.grad expanded. c1: a limit, or a target, whose binding is the limit.
-// Ensures: nothing where all fits. Otherwise the ops of one piece follow one another, forward and backward, as far
-//   as they depend on nothing in between, so that plan gives the next piece the bytes of the last. A remark names
-//   what was split.
-// Where: behind the optimizer, whose updates are split too, and before flatten-optimizer, whose groups have members
-//   that fit.
+// Ensures: nothing changes where all fits. Otherwise the ops of one piece follow one another, forward and backward, as far
+//   as their operands allow, so that plan gives the next piece the bytes of the last. A remark names each value that was
+//   split.
+// Where: behind the optimizer, whose updates are split too; before flatten-optimizer, whose groups have members that fit.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -96,25 +95,26 @@ class RowSplitter {
   }
 
   Item& func_;
-  int64_t limit_;    ///< bytes of what is computed on the way
-  int64_t binding_;  ///< bytes of parameters, states and their gradients
+  int64_t limit_;    ///< most bytes of an intermediate value
+  int64_t binding_;  ///< most bytes of parameters, states and their gradients
   const PassContext& context_;
   PieceBuilder out_;
-  std::vector<std::unique_ptr<Op>> split_;  ///< ops of the old body, whose results are keys until the end
+  std::vector<std::unique_ptr<Op>>
+      split_;  ///< replaced ops, kept because their results are keys until the end
 };
 
-/// Of two values in pieces the one with more of them, whose ranges of the other are no larger; null where neither is.
+/// Of two values in pieces, each of which may be null, the one with more pieces.
 static const RowPieces* finer(const RowPieces* a, const RowPieces* b) {
   return !a || (b && b->values.size() > a->values.size()) ? b : a;
 }
 
-/// Another value stands for a result.
+/// Replaces a result by another value.
 void RowSplitter::replace(Value* result, Value* value) {
   value->name = result->name;
   result->uses.replaceAll(value);
 }
 
-/// A result is these pieces, or the tensor that they are joined to.
+/// Replaces a result by these pieces, if it `stays` in pieces; otherwise by the tensor that joins them.
 void RowSplitter::finish(Value* result, RowPieces pieces, bool stays) {
   if (stays && pieces.values.size() > 1)
     out_.set(result, std::move(pieces));
@@ -122,7 +122,7 @@ void RowSplitter::finish(Value* result, RowPieces pieces, bool stays) {
     replace(result, out_.join(pieces.values, result->type));
 }
 
-/// Where the op's first result, larger than `limit`, is cut; {0, rows} where it is not.
+/// The rows at which an op's first result is cut if it is larger than `limit`; otherwise {0, rows}.
 RowBounds RowSplitter::boundsFor(const Op& op, int64_t limit) {
   const Type& type = op.result()->type;
   const RowBounds one{0, rowCount(type)};
@@ -135,7 +135,7 @@ RowBounds RowSplitter::boundsFor(const Op& op, int64_t limit) {
   return bounds;
 }
 
-/// The bounds of what an op reads, for a result of this type; others where its pieces would be larger than a binding.
+/// The bounds of an operand's pieces, for a result of this type; other bounds if its pieces would exceed a binding.
 RowBounds RowSplitter::boundsLike(const RowPieces& pieces, const Type& type) const {
   const int64_t rowBytes = type.shape.back() * byteSize(type.dtype);
   if (pieces.bounds[1] * rowBytes <= binding_) return pieces.bounds;
@@ -183,7 +183,7 @@ bool RowSplitter::update(const Op& op) {
   return true;
 }
 
-/// Whether all that reads a value takes its rows, piece by piece: else the pieces would be joined at once.
+/// Whether all readers of a value read its rows piece by piece. Otherwise the pieces would be joined at once.
 static bool readersTakeRows(const Value& value) {
   const int64_t width = value.type.shape.back();
   return std::all_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
@@ -200,7 +200,7 @@ static bool readersTakeRows(const Value& value) {
   });
 }
 
-/// Rows [mFrom, mTo) of a product of matrices, of terms [kFrom, kTo).
+/// Rows [mFrom, mTo) of a product of matrices, summing only terms [kFrom, kTo).
 Value* RowSplitter::product(const Op& op, int64_t mFrom, int64_t mTo, int64_t kFrom, int64_t kTo) {
   const as::matmul matmul(op);
   Value* lhs = matmul.transpose_a() ? out_.columns(out_.rows(matmul.lhs(), kFrom, kTo), mFrom, mTo)
@@ -225,7 +225,7 @@ bool RowSplitter::product(const Op& op) {
   const as::matmul matmul(op);
   const bool ta = matmul.transpose_a(), tb = matmul.transpose_b();
   const Type &lhs = matmul.lhs()->type, &rhs = matmul.rhs()->type, &type = op.result()->type;
-  // Of one matrix by one matrix, or of rows by one matrix.
+  // The right factor must be one matrix; the left one may have leading axes if it is not transposed.
   auto isMatrix = [](const Type& factor) {
     return factor.rank() > 1 && rowCount(factor) == factor.shape[factor.rank() - 2];
   };
@@ -233,7 +233,7 @@ bool RowSplitter::product(const Op& op) {
   const RowPieces *left = piecesOf(matmul.lhs()), *right = piecesOf(matmul.rhs());
   const bool large = type.bytes() > (ta || !readersTakeRows(*op.result()) ? binding_ : limit_);
   if (!left && !right && !large) return false;
-  // Along the rows of the result, and along the terms of its sums.
+  // m: the cuts of the result's rows. k: the cuts of the terms of its sums.
   const RowBounds m = left && !ta ? boundsLike(*left, type)
                       : large     ? boundsFor(op, ta ? binding_ : limit_)
                                   : RowBounds{0, rowCount(type)};
@@ -253,14 +253,14 @@ bool RowSplitter::product(const Op& op) {
   return true;
 }
 
-/// Ids less a number.
+/// Ids minus a number.
 static Value* shifted(Builder& build, Value* ids, int64_t by) {
   if (by == 0) return ids;
   return build.binary(Opcode::sub, ids,
                       build.constant(static_cast<double>(by), Type::tensor(DType::i32, {})));
 }
 
-/// Rows of a table by their ids: of one in pieces, each from the piece that has it.
+/// Rows of a table by their ids. If the table is in pieces, each row is selected from the piece that has it.
 Value* RowSplitter::rowsById(const Op& op, Value* ids) {
   const RowPieces* table = piecesOf(op.in(0));
   if (!table) return build().op(op.code, {op.in(0), ids}, op.attrs);
@@ -298,7 +298,7 @@ bool RowSplitter::lookup(const Op& op) {
   return true;
 }
 
-/// Rows of the result by the binding, updates as they are: those in pieces are added up in their order.
+/// The result is cut by the binding; updates in pieces are added up in the order of the pieces.
 bool RowSplitter::scatter(const Op& op) {
   const as::scatter_add add(op);
   const Type& type = op.result()->type;
@@ -325,7 +325,7 @@ bool RowSplitter::scatter(const Op& op) {
   return true;
 }
 
-/// The operands of an op, each piece of one in pieces as an operand of its own. Empty where none is in pieces.
+/// The operands of an op, with each piece as an operand of its own. Empty if no operand is in pieces.
 std::vector<Value*> RowSplitter::operandsInPieces(const Op& op) const {
   std::vector<Value*> out;
   bool any = false;
@@ -346,7 +346,7 @@ bool RowSplitter::squares(const Op& op) {
   return !parts.empty();
 }
 
-/// Each piece is an operand of the same all_reduce, and has a result of its own.
+/// Each piece becomes an operand of the same all_reduce, with a result of its own.
 bool RowSplitter::reduceRanks(const Op& op) {
   const std::vector<Value*> sent = operandsInPieces(op);
   if (sent.empty()) return false;
@@ -368,7 +368,7 @@ bool RowSplitter::reduceRanks(const Op& op) {
   return true;
 }
 
-/// Rows stay rows where the last axis does.
+/// A reshape that keeps the last axis keeps rows, and so the pieces.
 bool RowSplitter::reshape(const Op& op) {
   const RowPieces* pieces = piecesOf(op.in(0));
   const Shape &from = op.in(0)->type.shape, &to = op.result()->type.shape;
@@ -377,7 +377,7 @@ bool RowSplitter::reshape(const Op& op) {
   return true;
 }
 
-/// Whether rows of a value of `shape` read these of an operand: the same, one number each, or all that there is.
+/// Whether a row of a value of `shape` depends on one row of the operand: the same, one number, or a row for all.
 bool RowSplitter::hasRows(const Value* value, const Shape& shape) const {
   const Shape& own = value->type.shape;
   if (own == shape) return true;
@@ -395,7 +395,7 @@ Value* RowSplitter::operandRows(Value* value, const Shape& shape, int64_t from, 
   return broadcast ? build().reshape(value, {own.back()}) : out_.rows(value, from, to);
 }
 
-/// The op of other operands, its results with so many rows. Its axis, if any, is the last one, which pieces of rows keep.
+/// Copies an op with other operands and `rows` rows in its results. An axis attribute becomes -1: it was the last axis.
 Value* RowSplitter::clone(const Op& op, const std::vector<Value*>& operands, int64_t rows) {
   std::vector<Type> types;
   if (op.code == Opcode::cast)
@@ -408,8 +408,8 @@ Value* RowSplitter::clone(const Op& op, const std::vector<Value*>& operands, int
   return made;
 }
 
-/// An op whose rows are those of its operands. Results with one number for each row are joined. From operand
-/// `lead` on operands have one number for each row, if they have any rows.
+/// Splits an op whose rows follow from the rows of its operands. Results with one number for each row are joined. Operands
+/// from `lead` on have one number for each row, if they have any rows.
 bool RowSplitter::byRows(const Op& op, int lead, const RowBounds& bounds, bool streams) {
   const Shape& shape = op.result()->type.shape;
   std::vector<RowPieces> made(op.results.size(), RowPieces{bounds, {}, streams});
@@ -444,13 +444,13 @@ bool RowSplitter::elementwise(const Op& op) {
     pieces = finer(pieces, piecesOf(operand.value));
   }
   if (pieces) return byRows(op, op.numOperands(), boundsLike(*pieces, type), pieces->streams);
-  // What it reads is as large and there.
+  // Its operands are not in pieces: only the binding limits it.
   if (type.bytes() <= binding_) return false;
   const RowBounds bounds = boundsFor(op, binding_);
   return bounds.size() > 2 && byRows(op, op.numOperands(), bounds, true);
 }
 
-/// Normalisations, softmax and their gradients along the last axis.
+/// Normalisations, softmax and their gradients, if they run along the last axis.
 bool RowSplitter::composite(const Op& op) {
   const RowPieces* pieces = nullptr;
   const Shape& shape = op.result()->type.shape;
@@ -467,7 +467,7 @@ bool RowSplitter::composite(const Op& op) {
 bool RowSplitter::crossEntropy(const Op& op) {
   const RowPieces* pieces = piecesOf(op.in(0));
   if (!pieces) return false;
-  // Logits; then targets, and the gradient of each row's loss, or of all.
+  // Operand 0 is the logits; the others, targets and the gradient of the loss, have one number for each row, or one in all.
   if (op.code == Opcode::cross_entropy_grad) return byRows(op, 1, pieces->bounds, pieces->streams);
   const as::cross_entropy loss(op);
   const std::string reduction = loss.reduction();
@@ -497,7 +497,7 @@ bool RowSplitter::crossEntropy(const Op& op) {
   return true;
 }
 
-/// Along each row, whose results are joined; or over all rows, added up piece by piece.
+/// A reduction along each row, whose results are joined, or over all rows, added up piece by piece.
 bool RowSplitter::reduction(const Op& op) {
   const RowPieces* pieces = piecesOf(op.in(0));
   if (!pieces) return false;
@@ -535,7 +535,7 @@ bool RowSplitter::reduction(const Op& op) {
   return true;
 }
 
-/// Builds the pieces of an op; false: it stays, and reads wholes.
+/// Builds the pieces of an op. False: the op stays, and reads whole values.
 bool RowSplitter::splits(const Op& op) {
   switch (op.code) {
   case Opcode::param:

@@ -17,12 +17,12 @@ class ScatterSplitter {
  public:
   ScatterSplitter(Builder& builder, const Target& target) : builder_(builder), target_(target) {}
 
-  /// Every row of a scatter looks at every id, and adds what it finds in order.
+  /// Replaces a scatter in which, as it is, every row compares every id and adds the matching updates in order.
   Value* split(const Op& op) {
     const int64_t rows = as::scatter_add(op).rows(), count = op.in(0)->type.elements();
     if (op.numOperands() > 2) return nullptr;
     if (target_.reduce == "workgroup") {
-      // As many pieces as let the rows' elements fill the device.
+      // As many pieces as let the elements of their rows fill the device.
       const int64_t units = (op.result()->type.elements() + 3) / 4;
       const int64_t most = std::min(kScatterFill * target_.parallel / units, count / kLeastScatterPiece);
       if (const Pieces pieces = piecesUpTo(count, std::max<int64_t>(1, most));
@@ -37,15 +37,15 @@ class ScatterSplitter {
   Value* number(int64_t value) {
     return builder_.constant(static_cast<double>(value), Type::tensor(DType::i32, {}));
   }
-  /// Ids as i32. Those from 2^31 on become negative, and so stay out of range.
+  /// Ids as i32. Ids from 2^31 on become negative, and so stay out of range.
   Value* signedIds(Value* ids) { return builder_.cast(ids, DType::i32); }
-  /// Indices 0, step, 2·step, … along one axis, which no kernel stores.
+  /// The indices 0, step, 2·step, … along one axis; no kernel stores them.
   Value* counted(int64_t count, int64_t step, const Shape& shape) {
     Value* index = builder_.op(Opcode::iota, {}, {}, {Type::tensor(DType::i32, {count})});
     if (step != 1) index = builder_.binary(Opcode::mul, index, number(step));
     return builder_.reshape(index, shape);
   }
-  /// Ids and rows of updates, one after another, with ids of no row and zeros for them behind up to `count`.
+  /// Ids and rows of updates, padded to `count` by ids that match no row and by zeros.
   std::pair<Value*, Value*> filledTo(Value* ids, Value* updates, int64_t count) {
     const int64_t own = ids->type.elements();
     if (own == count) return {signedIds(ids), updates};
@@ -64,10 +64,10 @@ class ScatterSplitter {
                        {builder_.binary(Opcode::greater_equal, off, number(0)), below, otherwise});
   }
 
-  /// With few rows and many ids, each piece of the ids adds to rows of its own, and a kernel behind it adds these:
+  /// For few rows and many ids: each piece of the ids adds to its own copy of the rows, and a second kernel sums the copies.
   ///
-  ///   ids    [piece 0 | piece 1 | …]     row r of piece k is row k·rows + r of a larger table, and near says that
-  ///                                      its updates are all in block k
+  ///   ids    [piece 0 | piece 1 | …]     row r of piece k is row k·rows + r of a larger table; `near` says that all of its
+  ///                                      updates are in block k
   Value* scatterPieces(const Op& op, const Pieces& piece) {
     const as::scatter_add scatter(op);
     const int64_t rows = scatter.rows(), pieces = piece.count, length = piece.width;
@@ -87,8 +87,8 @@ class ScatterSplitter {
     return builder_.reshape(sum, op.result()->type.shape);
   }
 
-  /// With many of both, a kernel before it finds where blocks of ids have any near which rows; the order of the sums
-  /// stays.
+  /// For many rows and ids: a first kernel finds which blocks of ids have any near which rows (`near`). The order of sums
+  /// does not change.
   Value* scatterBlocks(const Op& op) {
     const bool byGroups = target_.reduce == "workgroup";
     const int64_t flags = byGroups ? kGroupFlags : kLaneFlags;
@@ -109,13 +109,13 @@ class ScatterSplitter {
     Value* cut = builder_.reshape(signedIds(ids), {1, blocks, block});
     Shape firsts{buckets, 1, 1}, places{1, 1, block};
     if (byGroups) {
-      // An invocation looks through a block for 4 neighbouring buckets, whose ids are loads for all: ids along the
-      // first axis, buckets along the last. Rows of ids summed by workgroups took 284 µs of a step of GPT-2.
+      // An invocation searches a block for 4 neighbouring buckets, so that all four share the loads of ids: ids along the
+      // first axis, buckets along the last. With rows of ids summed by workgroups a step of GPT-2 took 284 µs for this.
       cut = builder_.transpose(cut, {2, 1, 0});
       std::swap(firsts[0], firsts[2]);
       std::swap(places[0], places[2]);
     }
-    // The sum says of one id where it is, and that there are several.
+    // The sum of these tells none, the position of a single id, and several apart (kOneNear).
     Value* found = builder_.binary(Opcode::add, counted(block, 1, places), number(kOneNear));
     Value* inside = within(cut, counted(buckets, width, firsts), width, found, number(0));
     builder_.setHint("near");

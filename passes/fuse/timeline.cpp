@@ -8,7 +8,7 @@
 
 namespace tg::fuse {
 
-/// Steps of a stretch when it is cut in two.
+/// A stretch with this many steps is split in two.
 constexpr size_t kMostSteps = 512;
 
 void Timeline::setPlaces(Stretch& stretch) {
@@ -44,7 +44,7 @@ Timeline::Step* Timeline::append(Op* op) {
   return last.steps.back().get();
 }
 
-/// As many bytes are alive as at the step behind it, until some are added.
+/// At first as many bytes are alive as at `next`.
 Timeline::Step* Timeline::insertBefore(const Step& next, Op* op) {
   Stretch& stretch = *next.stretch_;
   auto step = std::make_unique<Step>();
@@ -95,7 +95,7 @@ const Timeline::Step* Timeline::peak() {
         highest = stretch.get();
     }
     if (!highest || highest->bytes + highest->most <= 0) return nullptr;
-    // Where what is taken over is not known, fewer bytes may be alive than seem to be.
+    // This is an upper bound until takenOver is known for the step.
     const auto& steps = highest->steps;
     Step& step = **std::find_if(steps.begin(), steps.end(), [&](const auto& each) {
       return each->bytes_ - each->taken_ == highest->most;

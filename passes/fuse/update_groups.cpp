@@ -39,7 +39,7 @@ std::vector<UpdateGroup> UpdateGroups::find() {
   std::vector<Updates*> cut;
   for (auto& [key, updates] : byKey_)
     if (!fits(updates)) cut.push_back(&updates);
-  // Where updates may stand is known once all has moved that moves.
+  // All moves come first: only then is it known where updates may go.
   if (!cut.empty()) places_.emplace(func_.body.ops);
   for (const Updates* updates : cut) moveNumbers(*updates);
   for (Updates* updates : cut) findNeeds(*updates);
@@ -52,8 +52,8 @@ std::vector<UpdateGroup> UpdateGroups::find() {
   return groups;
 }
 
-/// Whether parameter and states are read from their symbols, each once, and the decay is one number: then
-/// they have homes that a group can lay out. Any other update is a map like others.
+/// Whether an update's parameter and states are read from different symbols that no other update reads, and its decay is
+/// one number. Only then a group can lay out their homes; any other update is an ordinary map.
 bool UpdateGroups::joins(const Op& update) const {
   const Form form = *formOf(update);
   const Value* decay = decayOf(update);
@@ -70,7 +70,7 @@ bool UpdateGroups::joins(const Op& update) const {
 }
 
 void UpdateGroups::collect() {
-  std::map<std::string, std::string> decays;  // by key: the one decay its updates share
+  std::map<std::string, std::string> decays;  // by key: the one decay that its updates share
   for (Op* op : func_.body.ops) {
     const std::optional<Form> form = formOf(*op);
     if (!form || !joins(*op)) continue;
@@ -79,7 +79,7 @@ void UpdateGroups::collect() {
     std::string key(op->info().name);
     for (int index : form->shared) key += '|' + op->in(index)->name;
     for (const NamedAttr& attr : op->attrs) key += '|' + attr.name + attr.value.str();
-    if (op->in(0)->def != readOf(*op->in(0))) key += "|part";  // lies in another buffer
+    if (op->in(0)->def != readOf(*op->in(0))) key += "|part";  // a part of a symbol, in another buffer
     const Value* decay = decayOf(*op);
     if (decay && decays.try_emplace(key, decay->name).first->second != decay->name)
       key += "|decay " + decay->name;
@@ -87,15 +87,15 @@ void UpdateGroups::collect() {
   }
 }
 
-/// Whether what comes behind the parameter in a group starts where another kernel can bind it by itself.
-/// Members start at multiples of 16 bytes, which drivers take for storage buffers; texel views may want more.
+/// Whether the member of a group behind this parameter starts where another kernel can bind it by itself. Members start at
+/// multiples of 16 bytes, which drivers accept for storage buffers; texel views may need larger multiples.
 bool UpdateGroups::fillsItsPlace(const Update& update) const {
   return target_.reads != "texel" || groupBytes({update.op->in(0)->type}) % target_.alignment == 0;
 }
 
-/// Whether a group may hold the symbols of one update behind those of another: not where a kernel could not
-/// bind the second alone. Homes that plan chooses allow any order; those that are given, because another
-/// module shares them, must lie so already.
+/// Whether a group may hold the symbols of `after` directly behind those of `before`. Not if a kernel could not bind the
+/// second by itself. Homes that plan chooses may have any order; homes that are given, because another module shares them,
+/// must already have this order.
 bool UpdateGroups::follows(const Update& before, const Update& after) const {
   if (!fillsItsPlace(before)) return false;
   const Form form = *formOf(*before.op);
@@ -113,7 +113,7 @@ bool UpdateGroups::follows(const Update& before, const Update& after) const {
   return true;
 }
 
-/// Whether all may be one group.
+/// Whether all updates may be one group.
 bool UpdateGroups::fits(const Updates& updates) const {
   std::vector<Type> types;
   for (const Update& update : updates) types.push_back(update.op->in(0)->type);
@@ -126,9 +126,9 @@ void UpdateGroups::moveNumbers(const Updates& updates) {
     forEachUse(*update.op, [&](Value* value) { places_->moveToFront(value->def); });
 }
 
-/// Finds the op behind which each update may stand at the earliest: the last of those that define its operands and of
-/// those that read what it overwrites. A gradient that a collective makes is waited for at the end, so that kernels run
-/// meanwhile.
+/// Finds the op behind which each update may stand at the earliest: the last of the ops that define its operands and of
+/// those that read what it overwrites. Not for a gradient from a collective: its update stays at the end, so that kernels
+/// run until the collective is done.
 void UpdateGroups::findNeeds(Updates& updates) {
   for (Update& update : updates) {
     const Op* gradient = throughReshapes(update.gradient)->def;
@@ -143,9 +143,9 @@ void UpdateGroups::findNeeds(Updates& updates) {
   }
 }
 
-/// Decayed parameters first, so that decay is a question of the index; given homes in their order; last what
-/// nothing may follow. Among equals what is copied in 16 bits comes first: the copies are one group. Of several
-/// groups the first is the one whose gradients are there first.
+/// Sorts updates: decayed parameters first, so that decay depends on the index; then by given homes; last those that no
+/// member may follow. Among equals those with 16-bit copies come first, so that the copies are one group; then, if there
+/// are several groups, those whose gradients are computed first.
 void UpdateGroups::sort(Updates& updates, bool isCut) {
   using Rank = std::tuple<bool, int64_t, bool, bool, size_t>;
   std::vector<std::pair<Rank, Update>> ranked;
@@ -162,8 +162,8 @@ void UpdateGroups::sort(Updates& updates, bool isCut) {
                  [](auto& each) { return std::move(each.second); });
 }
 
-/// The updates in the order of their group, split where one may not follow the other, and where the group has as many
-/// bytes as it may have.
+/// Sorts the updates and cuts them into groups, where one may not follow the other and where a group would have too many
+/// bytes.
 std::vector<UpdateGroups::Updates> UpdateGroups::adjoining(Updates updates, bool isCut) {
   sort(updates, isCut);
   std::vector<Updates> parts;
@@ -178,7 +178,7 @@ std::vector<UpdateGroups::Updates> UpdateGroups::adjoining(Updates updates, bool
   return parts;
 }
 
-/// The op in front of which the updates of a group stand, or null when one of their results is read before it.
+/// The op before which a group's region goes, or null if one of its results is read earlier.
 Op* UpdateGroups::placeFor(const Updates& updates) const {
   Op* needs = nullptr;
   for (const Update& update : updates) {

@@ -13,20 +13,20 @@
 namespace tg::fuse {
 namespace {
 
-/// The width that heads of so many columns are filled up to. Matrix units take multiples of 16. Of f32, kernels in shared
-/// memory have tiles of results for all invocations where the width is a power of two: streaming 16 heads of 4096 rows, a
-/// step took 15.7, 21.1 and 42.2 ms on an H200 with 48, 40 and 56 columns, 10.3 with 64.
+/// The width to which heads of so many columns are padded. Matrix units take multiples of 16. In f32, kernels in shared
+/// memory have tiles of results for all invocations if the width is a power of two: streaming 16 heads of 4096 rows, a step
+/// took 15.7, 21.1 and 42.2 ms on an H200 with 48, 40 and 56 columns, 10.3 with 64.
 int64_t wholeWidth(const Op& op, int64_t columns) {
   if (as::attention(op).precision() != "f32") return (columns + kMatrixSide - 1) / kMatrixSide * kMatrixSide;
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(columns, kMatrixSide))));
 }
 
-/// Whether a value has rows of a head's elements, as statistics of rows have not.
+/// Whether a value has a row of a head's elements for each position; statistics of rows have one number instead.
 bool hasHeads(const Value& value, const Op& attention) {
   return value.type.rank() == attention.in(0)->type.rank();
 }
 
-/// The value with zeros behind its rows, up to so many columns; stored in 16 bits where it was widened from them.
+/// Stores a value with zeros behind its rows, up to so many columns; in 16 bits if it was widened from them.
 Value* filled(Builder& builder, Value* value, int64_t columns, const StoreView& store) {
   const Shape& shape = value->type.shape;
   std::vector<int64_t> low(static_cast<size_t>(shape.rank()), 0), high = low;
