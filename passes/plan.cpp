@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan: gives every value of a fused module a place.
+// plan: gives every value of a fused module a place in a buffer.
 //
 //   param @w : tensor<4xf32>
 //   %h = tg.fused (%a = %x) {schedule = map{}} : tensor<4xf32> { … }
@@ -8,26 +8,26 @@
 //   buffer @persistent : 256
 //   %h = tg.fused (%a = %x) {schedule = map{}} : tensor<4xf32> -> @arena[0] { … }
 //
-// A param or state that comes with a home keeps it: its bytes are shared with another module, whose buffers
-// take the first `reserve` bytes of @persistent. What has none yet is placed behind them.
+// A param or state that comes with a home keeps it: another module shares its bytes, and that module's buffers take the
+// first `reserve` bytes of @persistent. The others are placed behind them.
 //
-// Requires: stage fused. Ensures: every value has a place, text order is execution order, updates stand
-// at the end, `plan = {…}` on the module says how many bytes each buffer takes and the lower bound of the
-// arena. Kernels that do not depend on each other are brought together, as far as the peak allows, so that
-// few barriers are needed (plan{order=text} leaves them). ir/verify_plan.cpp proves the result without this
-// file's help.
+// Requires: stage(fused).
+// Ensures: every value has a place; text order is execution order; updates are at the end; `plan = {…}` on the module
+//   holds the bytes of each buffer and the lower bound of the arena. ir/verify_plan.cpp checks the result independently.
+// Where: after fuse, because only results of regions are in memory; before lowering, because aliasing decides how a kernel
+//   may read its bindings.
 //
-// Operands of tg.reduce_scatter stay alive until a result is read, where the peak of live bytes does not grow: kernels
-// in between then need not wait for the collective.
+// Kernels that do not depend on each other are put side by side, as far as the peak allows, so that few barriers are
+// needed (plan{order=text} keeps the order).
 //
-// The operands of a tg.adjoin are placed side by side in @io, where their kernels write them: no kernel binds the
-// result, and none copies it. Bytes that one binding may span limit what kernels bind, not what the host reads.
+// Operands of tg.reduce_scatter stay alive until a result is read, if the peak of live bytes does not grow: kernels in
+// between then need not wait for the collective.
 //
-// With a budget, kernels run again where more bytes than that would be alive: plan/within.cpp. They are ordinary
-// ops of the text, of the same schedule, so that results have the same bits with any budget.
+// The operands of a tg.adjoin are placed side by side in @io, where their kernels write them: no kernel binds or copies the
+// result. The most bytes of one binding limit what kernels bind, not what the host reads.
 //
-// It stands after fuse, because only regions are values in memory, and before lowering, because which
-// bytes alias decides how a kernel may read them.
+// With a budget, kernels run again if more bytes than that would be alive: plan/within.cpp. They are ordinary ops of the
+// text with the same schedule, so results have the same bits with any budget.
 
 #include <fmt/format.h>
 
@@ -54,13 +54,13 @@
 namespace tg {
 namespace {
 
-/// Values that an error about the budget names.
+/// How many of the largest values an error about the budget names.
 constexpr size_t kLargestNamed = 3;
 
 using plan::FunctionPlan;
 using plan::roundUp;
 
-/// Text order becomes execution order: commits come last.
+/// Makes text order execution order: updates come last, then the return.
 void moveUpdatesToEnd(Item& func) {
   auto& ops = func.body.ops;
   for (Opcode last : {Opcode::update, Opcode::return_})
@@ -68,7 +68,7 @@ void moveUpdatesToEnd(Item& func) {
       if (op->code == last) ops.push_back(ops.take(op));
 }
 
-/// A region in front of an op that copies a value.
+/// Inserts a region that copies a value in front of an op.
 Op* copyBefore(Item& func, Op* at, Value* source, NameTable& names) {
   fuse::RegionWriter writer(derivedLoc("plan", source->loc), &names);
   writer.yield({writer.bind(Operand::of(source), source->type, source->name)});
@@ -76,8 +76,8 @@ Op* copyBefore(Item& func, Op* at, Value* source, NameTable& names) {
   return func.body.ops.insert(at, writer.finish(Attr::call("map", {})));
 }
 
-/// Parameters and states as they are at entry, for readers that outlive them: results, captures, gradients and
-/// updates of another symbol.
+/// Copies parameters and states for readers that need their value at entry: results, captures, gradients and updates of
+/// another symbol.
 void copyEntryValues(Item& func) {
   std::optional<NameTable> names;  // only where something is copied
   std::vector<Op*> readers;
@@ -97,8 +97,8 @@ void copyEntryValues(Item& func) {
 
 bool readsRows(const Value& value) { return plan::isSymbolRead(value) && namesRows(*value.def); }
 
-/// What tg.adjoin puts side by side has one place: a copy takes it where the value itself has another, in a second
-/// tg.adjoin, in a group with others or padding, or as an argument or a parameter.
+/// A value has one place, so a tg.adjoin gets a copy of an operand that cannot be at its place there: a member of another
+/// tg.adjoin or of a group, an argument, a parameter or a state.
 void copyAdjoined(Item& func) {
   std::optional<NameTable> names;  // only where something is copied
   std::unordered_set<const Value*> taken;
@@ -145,8 +145,8 @@ void copyReduced(Item& func) {
   }
 }
 
-/// Whether a sequence holds symbols that came with homes: then nothing is left to lay out, and what the
-/// region binds as one range must be one already.
+/// Whether a sequence holds symbols with given homes, so that nothing is left to lay out. It is an error if a region binds
+/// them as one range and they are not one.
 Result<bool> isSettled(const plan::Sequence& sequence, const std::vector<Item*>& symbols) {
   std::vector<Type> types;
   int homes = 0;
@@ -170,8 +170,8 @@ Result<bool> isSettled(const plan::Sequence& sequence, const std::vector<Item*>&
   return true;
 }
 
-/// Groups of parameters and states as runs of indices into `symbols`; result groups that update symbols
-/// wish for the same order, so that they may be written in place.
+/// Runs of parameters and states, as indices into `symbols`, for the groups that regions bind. Result groups that update
+/// symbols wish for the same order, so that they may be written in place.
 Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std::vector<Item*>& symbols) {
   std::map<std::string, int> keyOf;
   for (size_t key = 0; key < symbols.size(); ++key) keyOf[symbols[key]->name] = static_cast<int>(key);
@@ -215,7 +215,7 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
   return plan::mergeRuns(std::move(sequences), static_cast<int>(symbols.size()), nameOf);
 }
 
-/// Symbols that functions read and update by rows alone: kernels bind no more than those.
+/// Symbols that functions read and update only by rows: kernels bind no more than those.
 std::set<std::string> symbolsByRows(const Module& module) {
   std::set<std::string> byRows, whole;
   for (const Item* func : module.all(ItemKind::func))
@@ -226,6 +226,7 @@ std::set<std::string> symbolsByRows(const Module& module) {
   return byRows;
 }
 
+/// Fails if a symbol, or a group of symbols, has more bytes than one binding may span.
 Result<void> checkRange(const Item& symbol, int64_t bytes, int64_t members, int64_t most,
                         const Target& target) {
   if (bytes <= most) return {};
@@ -234,6 +235,7 @@ Result<void> checkRange(const Item& symbol, int64_t bytes, int64_t members, int6
   return overBinding(symbol.loc, what, bytes, most, target);
 }
 
+/// Fails if a given home is not in the reserved bytes of @persistent.
 Result<void> checkGiven(const Item& symbol, int64_t reserve) {
   if (!symbol.place) return {};
   const Place& home = *symbol.place;
@@ -244,8 +246,8 @@ Result<void> checkGiven(const Item& symbol, int64_t reserve) {
                                         symbol.name, home.buffer, home.offset, reserve));
 }
 
-/// Rows of a symbol are bound where they lie in it. The pieces that split-rows makes begin where a binding may; what
-/// a text names need not.
+/// Checks that rows of a symbol, which are bound at their place in it, begin where a binding may. The pieces of split-rows
+/// do; rows that a text names may not.
 Result<void> checkRowsBind(const Module& module, const Target& target) {
   Error errors;
   for (const Item* func : module.all(ItemKind::func))
@@ -266,7 +268,7 @@ Result<void> checkRowsBind(const Module& module, const Target& target) {
   return {};
 }
 
-/// What stands side by side is bound where it lies, as rows of a symbol are.
+/// The same for operands of a tg.adjoin, which are bound at their place in the whole.
 Result<void> checkAdjoinedBind(const Item& func, const Target& target) {
   Error errors;
   for (const Op* op : func.body.ops) {
@@ -286,7 +288,7 @@ Result<void> checkAdjoinedBind(const Item& func, const Target& target) {
   return {};
 }
 
-/// Gives params and states their homes; returns the size of @persistent.
+/// Gives params and states homes; returns the end of @persistent.
 Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reserve) {
   std::vector<Item*> symbols;
   for (const auto& item : module.items)
@@ -326,7 +328,7 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
   return end;
 }
 
-/// A function and its plan. With a budget, also the function as it was written.
+/// A function and its plan. With a budget, also a copy of the function as it was written.
 struct Function {
   Item* func = nullptr;
   std::unique_ptr<FunctionPlan> plan;
@@ -336,9 +338,9 @@ struct Function {
 struct Layout {
   Module& module;
   const Target& target;
-  std::optional<int64_t> slack;  ///< of an order with few barriers; none: the text's order
-  int64_t budget = 0;            ///< kLeastBudget: as few bytes as there can be
-  double addedWork = 0;          ///< by kernels that run again, in the function with the most
+  std::optional<int64_t> slack;  ///< for an order with few barriers; none: text order
+  int64_t budget = 0;            ///< kLeastBudget: as few bytes as possible
+  double addedWork = 0;          ///< by kernels that run again, the most of any function
   int64_t persistent = 0;
   std::vector<Function> functions;
 };
@@ -355,7 +357,7 @@ Result<void> planFunctions(Layout& layout) {
   return {};
 }
 
-/// The largest values alive at a function's peak, as notes: what to make smaller.
+/// Adds the largest values alive at a function's peak as notes: the ones to make smaller.
 Error withLargest(Error error, const Item& func, const FunctionPlan& plan) {
   const Op* at = nullptr;
   std::vector<plan::LiveUnit> live = plan.livePeak(&at);
@@ -368,7 +370,7 @@ Error withLargest(Error error, const Item& func, const FunctionPlan& plan) {
   return error;
 }
 
-/// Lets kernels run again where all buffers together take more than the budget.
+/// Makes kernels run again if all buffers together exceed the budget. Fails if they still do.
 Result<void> keepBudget(Layout& layout, const PassContext& context) {
   int64_t fixed = layout.persistent;
   for (const Function& each : layout.functions) fixed = each.plan->ioEnd(fixed);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Units as allocations of the arena. The members of a group lie side by side, but each needs its bytes from its own
-// first write to its own last read. The gradients of a step are such a group: when the backward pass begins, where
-// most is alive, few of them exist, and activations that die before the others do lie in their place. Padding behind
-// a member is zeroed in front of that member's first write, and is alive with it.
+// Turns units into allocations of the arena. The members of a group lie side by side, but each needs its bytes only from
+// its own first write to its own last read. The gradients of a step are such a group: at the start of the backward pass,
+// where most bytes are alive, few of them exist, and activations that die before the others are written use their bytes.
+// Padding behind a member is zeroed before that member's first write, and is alive from then on with it.
 #include <algorithm>
 
 #include "passes/plan/function_plan.h"
@@ -11,8 +11,8 @@ namespace tg::plan {
 
 namespace {
 
-/// Adds a piece that begins where the last one ends, or within its last block of the alignment: then both
-/// keep that block. Equals become one.
+/// Appends a piece that begins where the last one ends, or within its last block of the alignment, which then belongs to
+/// both live ranges. Neighbours with equal live ranges are joined.
 void addPiece(std::vector<Piece>& pieces, Piece piece) {
   auto append = [&](const Piece& each) {
     if (each.bytes == 0) return;
@@ -33,10 +33,10 @@ void addPiece(std::vector<Piece>& pieces, Piece piece) {
   append(piece);
 }
 
-/// Chosen: more pieces save little memory, and placing compares each with all that are placed.
+/// Most pieces of an allocation, chosen: more save little memory, and placing compares each with all placed ones.
 constexpr size_t kMostPieces = 64;
 
-/// As few pieces as that, each of neighbours that are alive together.
+/// Joins neighbouring pieces in pairs, over the union of their live ranges, until there are at most kMostPieces.
 void limitPieces(std::vector<Piece>& pieces) {
   while (pieces.size() > kMostPieces) {
     std::vector<Piece> pairs;
@@ -53,7 +53,7 @@ void limitPieces(std::vector<Piece>& pieces) {
 
 }  // namespace
 
-/// What is alive of a unit, by its bytes.
+/// The pieces of a unit with their live ranges, by ascending bytes.
 std::vector<Piece> FunctionPlan::piecesOf(const Unit& unit, bool intervals) const {
   const int64_t bytes = roundUp(unit.bytes, target_.alignment);
   if (!unit.inParts())
@@ -68,12 +68,12 @@ std::vector<Piece> FunctionPlan::piecesOf(const Unit& unit, bool intervals) cons
     const int last = intervals ? intervalEnd(life.last) : life.last;
     addPiece(pieces, {from, end - from, intervals ? intervalStart(life.first) : life.first, last});
     if (fill == unit.fills.end() || fill->member != member) continue;
-    // Padding is alive from its fill on. It ends where the member does, in the last block of it.
+    // Padding is alive from its fill on. It ends where the member does, within the same block of the alignment.
     const int64_t padding = fill->from / target_.alignment * target_.alignment;
     addPiece(pieces, {padding, end - padding, fill->before, last});
     ++fill;
   }
-  if (intervals) limitPieces(pieces);  // the bound is that of all
+  if (intervals) limitPieces(pieces);  // not for the lower bound, which is exact
   return pieces;
 }
 
@@ -83,7 +83,7 @@ std::vector<Alloc> FunctionPlan::allocations(bool intervals) const {
   for (size_t index = 0; index < units_.size(); ++index) {
     const Unit& unit = units_[index];
     if (unit.room != Unit::Room::arena) continue;
-    // A predecessor is defined earlier, so its allocation exists.
+    // The unit it takes over is defined earlier, so its allocation exists.
     if (unit.takesOver >= 0) {
       allocOf[index] = allocOf[unit.takesOver];
       for (Piece& piece : allocs[allocOf[index]].pieces)

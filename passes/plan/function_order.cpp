@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of a function's kernels. On a device that runs several kernels at once, a barrier costs as much
-// as a small kernel: all of them end before the next begins. So kernels that do not depend on each other
-// stand together, and nothing placed in one of these intervals shares bytes with anything else in it.
+// Orders the kernels of a function. On a device that runs several kernels at once, a barrier costs as much as a small
+// kernel: all kernels before it end before the next begins. So kernels that do not depend on each other are put into one
+// interval between barriers, and values that are alive in the same interval share no bytes.
 #include <algorithm>
 
 #include "passes/plan/function_plan.h"
@@ -9,8 +9,8 @@
 namespace tg::plan {
 namespace {
 
-/// What fewer barriers may cost: the bytes alive at once may grow by one part in kLiveGrowth, the arena by one in
-/// kArenaGrowth, each by no more bytes than the second constants, or by the slack where that is more. All are chosen.
+/// How much memory an order with fewer barriers may cost: the peak of live bytes may grow by one part in kLiveGrowth, the
+/// arena by one in kArenaGrowth, each at most by the second constants, or by the slack if that is more. All are chosen.
 constexpr int64_t kLiveGrowth = 50, kArenaGrowth = 20;
 constexpr int64_t kMostLiveGrowth = 32 << 20, kMostArenaGrowth = 48 << 20;
 
@@ -31,7 +31,7 @@ int FunctionPlan::intervalEnd(int op) const {
   return (next == intervals_.end() ? static_cast<int>(ops_.size()) : *next) - 1;
 }
 
-/// The last op but `op` that writes or reads a unit, -1 for none.
+/// The last op except `op` that writes or reads a unit; -1 if there is none.
 int FunctionPlan::lastOther(const Unit& unit, int op) const {
   int last = -1;
   for (const Value* member : unit.members)
@@ -45,8 +45,8 @@ int FunctionPlan::lastOther(const Unit& unit, int op) const {
   return last;
 }
 
-/// Bytes are kept for whole intervals. Padding is zeroed in the interval before the first write of what it stands
-/// behind, so that no barrier stands in between.
+/// Extends live ranges to whole intervals. A fill goes into the interval before the first write of the member whose padding
+/// it zeroes, so that it needs no barrier of its own.
 void FunctionPlan::setIntervals() {
   for (Unit& unit : units_) {
     unit.from = intervalStart(unit.first);
@@ -58,14 +58,14 @@ void FunctionPlan::setIntervals() {
   }
 }
 
-/// What an op waits for: who computes its operands, and who reads what it writes over.
+/// Adds what an op waits for: the ops that compute its operands, and the readers of bytes that it overwrites.
 void FunctionPlan::addDependences(Task& task, int opIndex, const std::vector<int>& taskAt) const {
   const Op& op = *ops_[opIndex];
   forEachUse(op, [&](Value* value) {
     if (unitOf_.contains(value)) addOnce(task.reads, blockOf(*value));
     if (value->def && isTurn(*value->def)) addOnce(task.after, taskAt[position_.at(value)]);
     if (op.code != Opcode::all_reduce) return;
-    for (const Reading& use : readings_.at(value))  // it writes over what these read
+    for (const Reading& use : readings_.at(value))  // all_reduce overwrites what these read
       if (use.op < opIndex && taskAt[use.op] >= 0) addOnce(task.after, taskAt[use.op]);
   });
   if (auto held = held_.find(opIndex); held != held_.end())
@@ -85,6 +85,7 @@ void FunctionPlan::addDependences(Task& task, int opIndex, const std::vector<int
   }
 }
 
+/// Adds the blocks whose bytes a region's results may take, in place.
 void FunctionPlan::addTakeOvers(Task& task, int opIndex) const {
   const Op& op = *ops_[opIndex];
   std::vector<ResultSlot> slots = resultSlots(op);
@@ -95,7 +96,7 @@ void FunctionPlan::addTakeOvers(Task& task, int opIndex) const {
       if (mayShare(opIndex, binding, slots[index], index, unit)) {
         const Unit& read = units_[static_cast<size_t>(unitOf_.at(bindingSources(op, binding)[0]))];
         const size_t blocks = unit.inParts() ? unit.members.size() : 1;
-        // Members of other sizes take over the same bytes, but not one the other's.
+        // Members at other offsets would take over parts of several members.
         if (unit.inParts() && read.offsets != unit.offsets) break;
         for (int block = 0; block < static_cast<int>(blocks); ++block)
           task.takeOver.emplace_back(unit.firstBlock + block, read.firstBlock + block);
@@ -104,6 +105,7 @@ void FunctionPlan::addTakeOvers(Task& task, int opIndex) const {
   }
 }
 
+/// One task for each kernel and collective, in text order.
 std::vector<Task> FunctionPlan::makeTasks() const {
   std::vector<Task> tasks;
   std::vector<int> taskAt(ops_.size(), -1);
@@ -118,6 +120,7 @@ std::vector<Task> FunctionPlan::makeTasks() const {
   return tasks;
 }
 
+/// The size of each block; 0 outside of the arena.
 std::vector<int64_t> FunctionPlan::blockBytes() const {
   std::vector<int64_t> bytes(static_cast<size_t>(blocks_), 0);
   for (const Unit& unit : units_) {
@@ -129,7 +132,8 @@ std::vector<int64_t> FunctionPlan::blockBytes() const {
   return bytes;
 }
 
-/// Entry values, then the regions as ordered, then what the host reads and writes.
+/// Rewrites the body: reads of symbols, the regions in the given order, then the ops that the host reads and updates.
+/// `starts` are the first regions of intervals; without any, every op is an interval.
 Result<void> FunctionPlan::arrange(const std::vector<Op*>& regions, const std::vector<int>& starts) {
   OpList& body = func_.body.ops;
   OpList old = body.takeAll(), rest;
@@ -146,7 +150,7 @@ Result<void> FunctionPlan::arrange(const std::vector<Op*>& regions, const std::v
   return findPlaces();
 }
 
-/// Packs the arena, in a better order of the kernels where that keeps it small.
+/// Packs the arena; with `slack`, in an order with fewer barriers if the arena stays small enough.
 Result<void> FunctionPlan::order(std::optional<int64_t> slack, int64_t room) {
   const std::vector<Task> tasks = makeTasks();
   const std::vector<int64_t> bytes = blockBytes();
@@ -166,7 +170,7 @@ Result<void> FunctionPlan::order(std::optional<int64_t> slack, int64_t room) {
     const Intervals found = orderTasks(
         tasks, bytes,
         std::max(bound + std::min(bound / kLiveGrowth, kMostLiveGrowth), std::min(room, bound + *slack)));
-    // The text's order is as good where it needs as few barriers, if its intervals too have bytes of their own.
+    // First the order found, if it has fewer barriers; then the text's order cut into intervals. Both must fit.
     for (const Intervals* each : {&found, &cut}) {
       if (each == &found && count(found) >= count(cut)) continue;
       std::vector<Op*> ordered;

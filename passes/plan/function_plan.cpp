@@ -14,7 +14,7 @@
 
 namespace tg::plan {
 
-/// The result slot a value is in.
+/// The result slot that holds a value.
 struct SlotOf {
   int index = 0;
   std::vector<Value*> values;
@@ -47,6 +47,7 @@ SlotOf slotOf(const Value& value) {
 
 }  // namespace
 
+/// Adds a unit of these members, laid out one behind the other if they are a group.
 void FunctionPlan::addUnit(std::vector<Value*> members, bool group) {
   Unit unit;
   unit.members = std::move(members);
@@ -65,13 +66,14 @@ void FunctionPlan::addUnit(std::vector<Value*> members, bool group) {
   units_.push_back(std::move(unit));
 }
 
-/// The value that has the bytes of this one in the end.
+/// The value that holds the bytes of this one after all collectives.
 Value* FunctionPlan::heir(Value* value) const {
   for (auto next = heirs_.find(value); next != heirs_.end(); next = heirs_.find(value)) value = next->second;
   return value;
 }
 
-/// The values that the function finds places for, but for those whose bytes another takes over.
+/// The values that need places of their own: arguments and results, except symbol reads and operands of tg.all_reduce, whose
+/// bytes the result takes over.
 std::vector<Value*> FunctionPlan::ownValues() const {
   std::vector<Value*> values;
   for (const auto& arg : func_.body.args)
@@ -84,8 +86,8 @@ std::vector<Value*> FunctionPlan::ownValues() const {
   return values;
 }
 
-/// What must be contiguous: the parts of each tg.adjoin, and the groups that regions write and read. Groups of
-/// parameters and states were laid out with the homes.
+/// The lists of values that must be contiguous: the parts of each tg.adjoin, and the groups that regions write and read.
+/// Groups of parameters and states are skipped: their homes are laid out already.
 Result<std::vector<Sequence>>
 FunctionPlan::findSequences(const std::unordered_map<const Value*, int>& keyOf) const {
   std::vector<Sequence> sequences;
@@ -120,7 +122,7 @@ FunctionPlan::findSequences(const std::unordered_map<const Value*, int>& keyOf) 
   return sequences;
 }
 
-/// Groups of the function's own values become runs; the rest stand alone.
+/// Makes units: one for each run of groups, one for each remaining value.
 Result<void> FunctionPlan::findUnits() {
   const std::vector<Value*> values = ownValues();
   std::unordered_map<const Value*, int> keyOf;
@@ -184,16 +186,15 @@ void FunctionPlan::setBlocks() {
   }
 }
 
-/// The block a value of a unit is in.
+/// The block that holds a value of a unit.
 int FunctionPlan::blockOf(const Value& value) const {
   const Unit& unit = units_[static_cast<size_t>(unitOf_.at(&value))];
   return unit.firstBlock + (unit.inParts() ? memberOf_.at(&value) : 0);
 }
 
-/// Whether `successor`, in a slot that starts at `start` in @persistent, may be written over the old
-/// value of its symbol: everything that reads that value comes earlier, or is the producing region
-/// reading the same bytes solely at the element it writes. `shared` collects the bindings that proved to be
-/// such bytes, which hold for all members of the slot.
+/// Whether `successor`, in a slot that starts at `start` in @persistent, may overwrite the old value of its symbol: all ops
+/// that read the old value come earlier, or are the producing region and read the same bytes only at the element they
+/// write. `shared` collects bindings for which this was shown; it then holds for all members of the slot.
 bool FunctionPlan::homeIsFree(const std::string& symbol, const Value& successor, const SlotOf& slot,
                               int64_t start, std::vector<Reading>& shared) const {
   auto reads = reads_.find(symbol);
@@ -203,7 +204,7 @@ bool FunctionPlan::homeIsFree(const std::string& symbol, const Value& successor,
   for (const Value* read : reads->second) {
     auto uses = readings_.find(read);
     if (uses == readings_.end()) continue;
-    // Other rows of the symbol stay as they are.
+    // Reads of other rows of the symbol do not matter.
     const int64_t from = homeOf(*read->def).offset;
     if (from + read->type.bytes() <= home || home + successor.type.bytes() <= from) continue;
     for (const Reading& use : uses->second) {
@@ -225,7 +226,7 @@ bool FunctionPlan::homeIsFree(const std::string& symbol, const Value& successor,
   return true;
 }
 
-/// Whether every member may be written straight to the home of the symbol it updates.
+/// Whether every member may be written directly to the home of the symbol that it updates; sets `home` to the first offset.
 bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
   for (size_t index = 0; index < unit.members.size(); ++index) {
     const Value& member = *unit.members[index];
@@ -240,7 +241,7 @@ bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
   size_t next = 0;
   std::vector<Reading> shared;
   for (const Value* member : unit.members) {
-    // The slot's bytes: a group of results is a part of the unit, or the whole of it.
+    // The slot of the member: a result group is the whole unit or a part of it.
     if (next >= slot.values.size() || slot.values[next] != member) {
       slot = slotOf(*member);
       shared.clear();
@@ -255,6 +256,8 @@ bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
   return true;
 }
 
+/// Chooses a buffer for each unit: @io for arguments and values that the host reads, a home for values that may be written
+/// directly to it, otherwise the arena.
 void FunctionPlan::setRooms() {
   std::vector<Unit*> io;
   for (const auto& arg : func_.body.args) io.push_back(&units_[unitOf_.at(arg.get())]);
@@ -270,7 +273,7 @@ void FunctionPlan::setRooms() {
   };
   for (Unit& unit : units_)
     if (!steps_.contains(unit.members[0])) placeHome(unit);
-  // A step takes a home only if the value it is turned into has it, so the last steps come first.
+  // A step may take a home only if the value computed from it has it, so later steps come first.
   for (auto op = ops_.rbegin(); op != ops_.rend(); ++op)
     for (const auto& result : (*op)->results)
       if (const auto step = steps_.find(result.get()); step != steps_.end())
@@ -278,6 +281,7 @@ void FunctionPlan::setRooms() {
           placeHome(units_[unitOf_.at(result.get())]);
 }
 
+/// Whether a result slot of an op defines exactly the members of a unit.
 bool FunctionPlan::defines(const Unit& unit, const Op& op, const ResultSlot& slot) const {
   if (slot.group != unit.group || slot.count != static_cast<int>(unit.members.size())) return false;
   for (int member = 0; member < slot.count; ++member)
@@ -285,13 +289,13 @@ bool FunctionPlan::defines(const Unit& unit, const Op& op, const ResultSlot& slo
   return true;
 }
 
-/// The kernel of a result group writes the padding it spans. Other padding reads as zero: that of
-/// homes from the session's start on, elsewhere by a fill.
+/// Finds the padding that must be zeroed. The kernel of a result group writes the padding within it. Padding in homes is
+/// zero from the session's start; other padding needs a fill.
 void FunctionPlan::setFills() {
   for (Unit& unit : units_) {
     if (!unit.group || unit.whole || unit.room == Unit::Room::home) continue;
     bool extends =
-        false;  // the last fill may go on: no argument has come since, nor bytes that others may use
+        false;  // whether the last fill may be extended: only over results, and only outside of the arena
     for (size_t index = 0; index < unit.members.size(); ++index) {
       const Value* member = unit.members[index];
       int64_t from = unit.offsets[index] + member->type.bytes();
@@ -307,8 +311,8 @@ void FunctionPlan::setFills() {
   }
 }
 
-/// Whether the slot's unit may take over the bytes of a binding, as far as sizes and the region's reads
-/// of these bytes go, through other bindings too.
+/// Whether the slot's unit may take the bytes of a binding: the sizes are equal, and the region reads these bytes, through
+/// this or another binding, only at the element that it writes. Live ranges are not checked.
 bool FunctionPlan::mayShare(int opIndex, int binding, const ResultSlot& slot, int slotIndex,
                             const Unit& unit) const {
   const Op& op = *ops_[opIndex];
@@ -327,14 +331,14 @@ bool FunctionPlan::mayShare(int opIndex, int binding, const ResultSlot& slot, in
   return true;
 }
 
-/// A binding of the op whose dying bytes the slot's unit may take over, or -1.
+/// A binding of the op whose bytes die there and may be taken by the slot's unit, or -1.
 int FunctionPlan::inPlaceBinding(int opIndex, const ResultSlot& slot, int slotIndex, const Unit& unit) const {
   const Op& op = *ops_[opIndex];
   for (int binding = 0; binding < op.numOperands(); ++binding) {
     auto found = unitOf_.find(bindingSources(op, binding)[0]);
     if (found == unitOf_.end()) continue;
     const Unit& source = units_[found->second];
-    // What else reads the bytes does so before a barrier.
+    // Other readers of the bytes must be in an earlier interval, separated by a barrier.
     bool dies =
         source.last == opIndex && !source.taken && lastOther(source, opIndex) < intervalStart(opIndex);
     if (dies && mayShare(opIndex, binding, slot, slotIndex, unit)) return binding;
@@ -363,8 +367,8 @@ void FunctionPlan::chooseInPlace() {
   }
 }
 
-/// Bytes shared with a result cannot be read through a texel view. A target that prefers texel
-/// reads keeps only the in-place results that hold the arena down.
+/// For a target that prefers texel reads: bytes that a result takes over cannot be read through a texel view. Keeps only
+/// the in-place results without which the arena would grow.
 void FunctionPlan::dropNeedlessInPlace() {
   if (target_.reads != "texel") return;
   std::vector<Unit> all = units_;
@@ -374,7 +378,7 @@ void FunctionPlan::dropNeedlessInPlace() {
   for (size_t index = 0; index < units_.size(); ++index) {
     Unit& unit = units_[index];
     bool needed = unit.first < static_cast<int>(live.size()) && live[unit.first] > budget;
-    // A custom kernel reads no texels; out of place its inout costs a copy.
+    // A custom kernel reads no texels, and an inout that is not in place costs a copy.
     const Op* def = unit.members[0]->def;
     needed = needed || (def && def->code == Opcode::fused && customOf(*def));
     if (needed)
@@ -388,6 +392,7 @@ void FunctionPlan::dropNeedlessInPlace() {
   pack();
 }
 
+/// Fails if values, bindings or units have more bytes than the target allows.
 Result<void> FunctionPlan::checkRanges() const {
   Error errors;
   const int64_t most = mostBytes(target_);
@@ -396,7 +401,7 @@ Result<void> FunctionPlan::checkRanges() const {
   if (together == kMaxBytes)
     return failAt(func_.loc,
                   fmt::format("the values of @{} take {} bytes together, or more", func_.name, kMaxBytes));
-  std::vector<Unit> bound(units_.size());  // what of each the largest binding spans
+  std::vector<Unit> bound(units_.size());  // for each unit, the largest range of it that one binding spans
   const auto bind = [&](std::vector<Value*> values, bool group) {
     const auto at = unitOf_.find(values[0]);
     const int64_t bytes = bytesOf(values, group);
@@ -425,7 +430,7 @@ Result<void> FunctionPlan::checkRanges() const {
   return {};
 }
 
-/// Everything but the arena's offsets.
+/// Computes everything except the offsets in the arena.
 Result<void> FunctionPlan::findPlaces() {
   units_.clear();
   unitOf_.clear();
@@ -457,7 +462,8 @@ Result<void> FunctionPlan::analyse(std::optional<int64_t> slack, int64_t room) {
   return order(slack, room);
 }
 
-/// A home that its region also reads, as the old value or as a step of the update, is spelled in place, as in the arena.
+/// A result in a home that its region also reads, as the old value or as a step of the update, gets an `inplace` like those
+/// in the arena.
 void FunctionPlan::markHomesInPlace() {
   for (Op* op : func_.body.ops) {
     if (op->code != Opcode::fused) continue;

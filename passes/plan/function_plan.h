@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places for the values of one function.
+// Plans one function: live ranges, buffers and offsets of its values.
 #pragma once
 
 #include <string>
@@ -24,65 +24,65 @@ constexpr int64_t roundUp(int64_t bytes, int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/// `%a` or `[%a, %b, …]`: what must be contiguous, a lone value or the run of a group or of a tg.adjoin. The members
-/// of a run keep their bytes from their own first write to their own last read, with the padding behind them.
+/// The values that must be contiguous: `%a`, a lone value, or `[%a, %b, …]`, the run of a group or of a tg.adjoin. Each
+/// member of a run keeps its bytes only from its own first write to its own last read, with the padding behind it.
 struct Unit {
   enum class Room { home, io, arena };
   std::vector<Value*> members;
   std::vector<int64_t> offsets;  ///< of the members, from the unit's start
   int64_t bytes = 0;
   bool group = false;
-  const Value* whole = nullptr;  ///< what a tg.adjoin makes of the members
+  const Value* whole = nullptr;  ///< the result of the tg.adjoin of the members
   Room room = Room::arena;
-  int first = 0, last = 0;   ///< ops that write it first and read it last
-  int firstBlock = 0;        ///< of its blocks, which are its members, or all of them as one
-  int from = 0, to = 0;      ///< the intervals it keeps its bytes for, by their first and last op
+  int first = 0, last = 0;  ///< the op that writes it first, and the one that reads it last
+  int firstBlock = 0;       ///< the first of its blocks: one for each member if inParts(), otherwise one
+  int from = 0,
+      to = 0;  ///< first op of the first interval and last op of the last one that it keeps its bytes for
   int64_t home = 0;          ///< room home: offset in @persistent
   int takesOver = -1;        ///< the unit whose bytes it takes, in place
-  bool taken = false;        ///< another unit takes its bytes
-  Value* inplace = nullptr;  ///< and the first operand value that names them
-  /// Bytes, from the unit's start, that are zeroed in front of an op: padding behind a member that is written by
-  /// itself. In @io, where no bytes are free in between, one fill goes on over members that no one has written
-  /// yet, but never over an argument.
+  bool taken = false;        ///< whether another unit takes its bytes
+  Value* inplace = nullptr;  ///< the first member of the unit whose bytes it takes
+  /// A range of bytes that is zeroed in front of an op: the padding behind a member that is written by itself. In @io, where
+  /// no bytes are freed meanwhile, one fill may extend over members that are not written yet, but never over an argument.
   struct Fill {
-    int64_t from = 0, to = 0;
-    size_t member = 0;  ///< whose padding it begins with
-    int before = 0;     ///< the op
+    int64_t from = 0, to = 0;  ///< from the unit's start
+    size_t member = 0;         ///< the member whose padding it begins with
+    int before = 0;            ///< the op
   };
   std::vector<Fill> fills;
 
-  /// Whether each member has bytes of its own, which others may use while it is not alive.
+  /// Whether each member has bytes of its own, which other units may use while the member is not alive.
   bool inParts() const { return group && room == Room::arena; }
-  /// The bytes from a member's start on to the next one's, or the unit's end.
+  /// The bytes from a member's start to the next member's, or to the unit's end.
   int64_t bytesOf(size_t member) const {
     return (member + 1 < offsets.size() ? offsets[member + 1] : bytes) - offsets[member];
   }
 };
 
-/// A unit at an op, and how many of its bytes are alive there.
+/// A unit that is alive at an op, and how many of its bytes are.
 struct LiveUnit {
   const Unit* unit = nullptr;
   int64_t bytes = 0;
 };
 
-/// `%a : TYPE`, or what a group begins with.
+/// A unit as text for messages: `%a : TYPE`, or the first member of a group and their number.
 std::string describe(const Unit& unit);
 
 struct SlotOf;
 
-/// Lifetimes, rooms and offsets of one function of a fused module. Symbols have their homes already.
+/// Live ranges, buffers and offsets of one function of a fused module. Requires: parameters and states have homes.
 class FunctionPlan {
  public:
   FunctionPlan(const Module& module, Item& func, const Target& target)
       : module_(module), func_(func), target_(target) {}
 
-  /// Finds units, lifetimes and rooms, chooses what is in place, packs the arena. With `slack`, the ops are put
-  /// into an order of few barriers first, unless the arena would grow by more than that and a twentieth, or take
-  /// more than `room` bytes.
+  /// Finds units, live ranges and rooms, chooses results that are in place, and packs the arena. With `slack`, first puts
+  /// the kernels into an order of few barriers, unless the arena would then exceed `room`, or its lower bound by more than
+  /// `slack` and more than a twentieth (48 MiB at most).
   Result<void> analyse(std::optional<int64_t> slack, int64_t room = kMaxBytes);
-  /// The kernels in the order of the text, and the bytes of their blocks. The last one stands for what the host reads.
+  /// The kernels in text order; sets `bytes` to the size of each block. The last element stands for the reads of the host.
   Result<std::vector<Kernel>> kernelsOfText(std::vector<int64_t>* bytes);
-  /// Writes places and fills, taking io bytes from `ioOffset` on. Returns the new end of @io.
+  /// Writes places and fills into the function; units in @io start at `ioOffset`. Returns the new end of @io.
   int64_t apply(int64_t ioOffset);
   /// The end of @io that `apply` would return.
   int64_t ioEnd(int64_t ioOffset) const;
@@ -90,18 +90,19 @@ class FunctionPlan {
   int64_t arenaBytes() const { return arenaBytes_; }
   int64_t arenaBound() const { return arenaBound_; }
   int kernels() const { return kernels_; }
-  /// Barriers that the values ask for: as ordered, and in the order of the text.
+  /// Barriers that dependences between values need: in the chosen order, and in text order.
   int barriers() const { return barriers_; }
   int barriersOfText() const { return barriersOfText_; }
-  /// Units of the arena alive where most bytes are, in order of definition, and that op. Before apply.
+  /// The units of the arena alive at the peak of live bytes, in order of definition; sets `at` to the op there. Call it
+  /// before apply.
   std::vector<LiveUnit> livePeak(const Op** at) const;
 
  private:
   struct Reading {
-    int op;       ///< index into the function's ops
-    int binding;  ///< of a tg.fused, else -1
+    int op;       ///< index into ops_
+    int binding;  ///< index of the binding of a tg.fused, otherwise -1
   };
-  /// The ops that write bytes first and read them last.
+  /// The op that writes a value first, and the one that reads it last.
   struct Life {
     int first = 0, last = 0;
   };
@@ -116,7 +117,7 @@ class FunctionPlan {
   void chooseHeld();
   void holdSources();
   Value* heir(Value* value) const;
-  /// Calls `use` with a member of a unit and with those values whose bytes it took over between ranks.
+  /// Calls `use` with a member of a unit and with the values whose bytes collectives reduce into it (sources_).
   template <class Function>
   void eachForm(const Value* member, Function use) const {
     for (auto from = sources_.end(); member; member = from == sources_.end() ? nullptr : from->second) {
@@ -153,8 +154,8 @@ class FunctionPlan {
   int inPlaceBinding(int op, const ResultSlot& slot, int slotIndex, const Unit& unit) const;
   void dropNeedlessInPlace();
   std::vector<Piece> piecesOf(const Unit& unit, bool intervals) const;
-  /// One allocation for each chain of units in place of each other, kept for their intervals or only from
-  /// first write to last read.
+  /// One allocation for each chain of units in place of each other. With `intervals` it is alive for whole intervals,
+  /// otherwise only from first write to last read.
   std::vector<Alloc> allocations(bool intervals = true) const;
   void pack();
   bool defines(const Unit& unit, const Op& op, const ResultSlot& slot) const;
@@ -166,24 +167,26 @@ class FunctionPlan {
 
   const Module& module_;
   Item& func_;
-  std::vector<Op*> ops_;  ///< of the function, by their places
+  std::vector<Op*> ops_;  ///< of the function, in order
   const Target& target_;
   std::vector<Unit> units_;
-  std::unordered_map<const Value*, int> unitOf_, memberOf_;  ///< and which of its members
-  std::unordered_map<const Value*, int> position_;           ///< op index of the definition; 0 for arguments
+  std::unordered_map<const Value*, int> unitOf_,
+      memberOf_;                                    ///< a value's unit, and its index among the members
+  std::unordered_map<const Value*, int> position_;  ///< op index of the definition; 0 for arguments
   std::unordered_map<const Value*, std::vector<Reading>> readings_;
-  /// Of what ranks join: operand -> the result, in the same bytes, and back.
+  /// For tg.all_reduce, whose results are in the bytes of its operands: operand -> result, and result -> operand.
   std::unordered_map<const Value*, Value*> heirs_, sources_;
-  std::unordered_set<const Op*> holds_;  ///< tg.reduce_scatter whose operands live until a result is read
+  std::unordered_set<const Op*>
+      holds_;  ///< tg.reduce_scatter whose operands stay alive until a result is read
   std::unordered_map<int, std::vector<const Value*>>
       held_;  ///< these operands, by the first op that reads the result
   std::unordered_map<const Value*, const Op*>
-      updates_;  ///< value, or a step to it -> the first update that commits it
+      updates_;  ///< a value, or a step to it -> the first update that commits it
   std::unordered_map<const Value*, const Value*>
-      steps_;  ///< a step of an update -> the value it is turned into
+      steps_;  ///< a step of an update -> the value computed from it (findSteps)
   std::unordered_map<std::string, std::vector<const Value*>>
       reads_;  ///< symbol -> results of its param/state ops
-  /// The first op of each interval between barriers; empty: every op is an interval.
+  /// The first op of each interval between barriers. Empty: every op is an interval of its own.
   std::vector<int> intervals_;
   int blocks_ = 0;
   std::vector<int64_t> offset_;  ///< arena offset of each unit
@@ -191,7 +194,7 @@ class FunctionPlan {
   int kernels_ = 0, barriers_ = 0, barriersOfText_ = 0;
 };
 
-/// Whether a value is a parameter or state as it is at entry.
+/// Whether a value is a read of a parameter or state.
 inline bool isSymbolRead(const Value& value) { return value.def && readsSymbol(*value.def); }
 
 }  // namespace tg::plan

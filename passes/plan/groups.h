@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups become runs: members that must lie next to each other, in one order.
+// Merges groups into runs: lists of members that must lie next to each other in one order.
 #pragma once
 
 #include <functional>
@@ -11,15 +11,15 @@
 
 namespace tg::plan {
 
-/// One group somewhere in the text, its members as keys 0..n-1.
+/// One group of the text; its members as keys from 0 to keyCount - 1.
 struct Sequence {
   std::vector<int> keys;
   const Op* op = nullptr;  ///< for messages
-  bool required = true;    ///< else a wish, dropped where it does not fit
+  bool required = true;    ///< false: a wish, dropped if it does not fit
 };
 
-/// The runs that hold all required sequences as contiguous parts, in order of their lowest key. An
-/// error names two groups that want a member at two places.
+/// Runs such that each required sequence is a contiguous part of one; in order of their lowest key. `nameOf(key)` is for
+/// messages. It is an error if two groups need a member at two positions.
 Result<std::vector<std::vector<int>>> mergeRuns(std::vector<Sequence> sequences, int keyCount,
                                                 const std::function<std::string(int)>& nameOf);
 

@@ -44,10 +44,10 @@ enum class Fit { tightest, lowest };
 
 /// Places allocations one after the other.
 ///
-///   bytes                      An allocation of three pieces, each born later than the one below it, leaves room
-///     │      ┌─────            above its steps: what dies before a piece is born may lie there. It may start
-///     │   ┌──┘ new             anywhere but where one of its pieces would meet a placed one that is alive with
-///     │ ──┘                    it, which is one span of starts for each such pair.
+///   bytes                      An allocation of three pieces, each alive from a later op on than the one below it,
+///     │      ┌─────            leaves room above its steps for values that die before a piece is written. It may start
+///     │   ┌──┘ new             anywhere except where one of its pieces would overlap a placed piece that is alive at
+///     │ ──┘                    the same time: each such pair excludes one span of starts.
 ///     └────────── ops
 class Packer {
  public:
@@ -62,11 +62,11 @@ class Packer {
     }
     total_ = std::max(total_, alloc.offset + alloc.bytes);
   }
-  /// The bytes that all need.
+  /// The bytes that all placed allocations need.
   int64_t total() const { return total_; }
 
  private:
-  /// Starts between the two, neither included, are taken.
+  /// Excluded starts: those between the two, neither included.
   struct Span {
     int64_t from = 0, to = 0;
   };
@@ -74,12 +74,12 @@ class Packer {
 
   const Target& target_;
   const Fit fit_;
-  std::vector<Piece> placed_;  ///< by where they lie; side by side, since all of them are looked at each time
+  std::vector<Piece> placed_;  ///< by offset; in one array, since each placement visits all of them
   std::vector<Span> taken_;
   int64_t total_ = 0;
 };
 
-/// The start of the tightest or the lowest gap, or the end of what is alive with the allocation.
+/// The start in the tightest or the lowest gap, or behind everything that is alive with the allocation.
 int64_t Packer::start(const Alloc& alloc) {
   taken_.clear();
   for (const Piece& piece : alloc.pieces)
@@ -88,10 +88,10 @@ int64_t Packer::start(const Alloc& alloc) {
         taken_.push_back({other.from - piece.from - piece.bytes, other.from + other.bytes - piece.from});
   if (alloc.pieces.size() > 1)
     std::sort(taken_.begin(), taken_.end(), [](const Span& a, const Span& b) { return a.from < b.from; });
-  int64_t end = 0, best = -1, bestGap = 0;  // the end of those so far
+  int64_t end = 0, best = -1, bestGap = 0;  // end: of the spans so far
   for (const Span& span : taken_) {
     if (span.from >= end) {
-      // Where it would stand, which is asked for here alone, since it takes a division.
+      // The start in this gap, computed only here, since fit() divides.
       const int64_t at = target_.fit(end, alloc.bytes), gap = span.from - at;
       if (gap >= 0 && (best < 0 || (fit_ == Fit::tightest && gap < bestGap))) {
         best = at;
@@ -105,7 +105,7 @@ int64_t Packer::start(const Alloc& alloc) {
 
 }  // namespace
 
-/// Places in the given order; returns the bytes needed.
+/// Places allocations in the given order; returns the bytes needed.
 static int64_t pack(std::vector<Alloc>& allocs, const std::vector<int>& order, const Target& target,
                     Fit fit) {
   Packer packer(target, fit);
@@ -123,7 +123,7 @@ static std::vector<int> bySize(const std::vector<Alloc>& allocs) {
 
 namespace {
 
-/// Minima over ranges of a list, by a table of the minima over all ranges of 1, 2, 4, ... elements.
+/// Minima over ranges of a list in constant time, by a table of the minima over all ranges of 1, 2, 4, … elements.
 class RangeMinima {
  public:
   explicit RangeMinima(std::vector<int> list) : rows_{std::move(list)} {
@@ -134,7 +134,7 @@ class RangeMinima {
       rows_.push_back(std::move(row));
     }
   }
-  /// Both ends belong to the range.
+  /// The minimum from `first` to `last`, both included.
   int of(int first, int last) const {
     const auto power = static_cast<size_t>(std::bit_width(static_cast<unsigned>(last - first + 1))) - 1;
     return std::min(rows_[power][first], rows_[power][last + 1 - (1 << power)]);
@@ -146,7 +146,8 @@ class RangeMinima {
 
 }  // namespace
 
-/// Ops by falling live bytes; at each, what is alive there and has no place yet, largest first.
+/// Greedy by breadth: visits ops by falling live bytes; at each, the allocations alive there and not placed yet, largest
+/// first.
 static std::vector<int> byBreadth(const std::vector<Alloc>& allocs) {
   std::vector<int64_t> live = liveBytes(allocs);
   std::vector<int> times(live.size()), turn(live.size());
@@ -154,7 +155,7 @@ static std::vector<int> byBreadth(const std::vector<Alloc>& allocs) {
   std::stable_sort(times.begin(), times.end(), [&](int a, int b) { return live[a] > live[b]; });
   for (size_t at = 0; at < times.size(); ++at) turn[times[at]] = static_cast<int>(at);
   const RangeMinima minima(std::move(turn));
-  std::vector<int> first;  // of an allocation: the first turn that finds it alive
+  std::vector<int> first;  // for each allocation, the first visit that finds it alive
   for (const Alloc& alloc : allocs) first.push_back(minima.of(alloc.first(), alloc.last()));
   std::vector<int> order = bySize(allocs);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return first[a] < first[b]; });
@@ -188,7 +189,7 @@ struct Best {
   }
 };
 
-/// What ends highest is placed first next time: repairs orders that strand a large value late.
+/// Repeatedly places the allocation that ends highest first: repairs orders that place a large value too late.
 void promoteHighest(Best& best, std::vector<int> order, Fit fit, int64_t bound) {
   constexpr int64_t kPairs = 5'000'000;  // pairs looked at, some ten milliseconds
   int64_t count = 0;
@@ -203,7 +204,7 @@ void promoteHighest(Best& best, std::vector<int> order, Fit fit, int64_t bound) 
     auto highest =
         std::max_element(order.begin(), order.end(), [&](int a, int b) { return end(a) < end(b); });
     std::rotate(order.begin(), highest, highest + 1);
-    if (!seen.insert(order).second) return;  // from here on the same orders again
+    if (!seen.insert(order).second) return;  // the orders repeat from here on
   }
 }
 

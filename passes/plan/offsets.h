@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offsets of allocations whose lifetimes are known.
+// Assigns offsets to allocations with known live ranges.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Piece {
   int last = 0;
 };
 
-/// Bytes that lie together, in pieces that do not overlap. While a piece is not alive, its bytes are free for others.
+/// A contiguous allocation, in pieces that do not overlap. While a piece is not alive, others may use its bytes.
 struct Alloc {
   int64_t bytes = 0;  ///< a multiple of the alignment
   std::vector<Piece> pieces;
@@ -29,12 +29,12 @@ struct Alloc {
 
 /// Live bytes at each op.
 std::vector<int64_t> liveBytes(const std::vector<Alloc>& allocs);
-/// The most bytes alive at once: no layout is smaller.
+/// The peak of live bytes: no layout is smaller.
 int64_t lowerBound(const std::vector<Alloc>& allocs);
-/// Gives every allocation an offset and returns the bytes needed: the smallest of greedy by size,
-/// greedy by breadth (Pisarchyk and Lee, arXiv 2001.03288) and best fit in execution order, in the
-/// tightest and in the lowest gap, then improved by placing what ends highest earlier. Each stays within one
-/// of the target's allocations.
+/// Gives every allocation an offset and returns the bytes that all need. Tries the orders greedy by size, greedy by breadth
+/// (Pisarchyk and Lee, arXiv 2001.03288) and execution order, each with the tightest and with the lowest gap, and improves
+/// each by placing the allocation that ends highest earlier; keeps the smallest layout. No allocation crosses the border of
+/// one of the target's memory allocations.
 int64_t assignOffsets(std::vector<Alloc>& allocs, const Target& target);
 
 }  // namespace tg::plan

@@ -13,18 +13,18 @@ namespace {
 
 constexpr int kNoWindow = std::numeric_limits<int>::max();
 
-/// What is known of a ready task, until a block that it reads or writes changes.
+/// What is known of a ready task until one of its blocks changes.
 struct Known {
-  int64_t cost = 0;   ///< bytes, where it may stand in the interval; kNever where it frees less than that
-  double growth = 0;  ///< its cost without what it helps to free
+  int64_t cost = 0;   ///< bytes that it adds to the interval; kNever if it helps to free fewer
+  double growth = 0;  ///< the bytes that it adds less those that it helps to free
 };
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr Known kUnknown{std::numeric_limits<int64_t>::min(), -std::numeric_limits<double>::infinity()};
 constexpr Known kAbsent{kNever, std::numeric_limits<double>::infinity()};
 
-/// Ready tasks by their ranks: a tree of minima, so that those that may stand in an interval are found without a
-/// look at all that may not. A cost that is not known yet is the least there is, so that its task is found.
+/// Ready tasks by rank, as a tree of minima: finds tasks that may go into an interval without visiting those that may not.
+/// The cost of a task that is not evaluated yet is below all others, so that the search stops at it.
 class ReadyTree {
  public:
   explicit ReadyTree(size_t count)
@@ -39,13 +39,13 @@ class ReadyTree {
       least_[node] = {std::min(a.cost, b.cost), std::min(a.growth, b.growth)};
     }
   }
-  /// The first rank from `rank` on that costs at most so much, or -1.
+  /// The first rank from `rank` on whose cost is at most `most`, or -1.
   int next(int rank, int64_t most) const {
     most = std::min(most, kNever - 1);
     size_t node = leaves_ + static_cast<size_t>(rank);
     if (node >= 2 * leaves_) return -1;
     while (least_[node].cost > most) {
-      // On to the right: up while that is what was left behind.
+      // Go to the next subtree on the right: up while this node is a right child.
       while (node & 1) node /= 2;
       if (node == 0) return -1;
       ++node;
@@ -53,7 +53,7 @@ class ReadyTree {
     while (node < leaves_) node = 2 * node + (least_[2 * node].cost > most);
     return static_cast<int>(node - leaves_);
   }
-  /// The first rank of the least growth.
+  /// The first rank with the least growth.
   int leastGrowth() const {
     size_t node = 1;
     while (node < leaves_) node = 2 * node + (least_[2 * node].growth > least_[2 * node + 1].growth);
@@ -62,12 +62,14 @@ class ReadyTree {
 
  private:
   size_t leaves_;
-  std::vector<Known> least_;  ///< of a node's leaves: 1 is the root, 2·n and 2·n + 1 are the halves of n
+  std::vector<Known>
+      least_;  ///< the minima of a node's leaves: node 1 is the root, 2·n and 2·n + 1 are the children of n
 };
 
+/// List scheduling by intervals: fills an interval with ready tasks, closes it, and counts live bytes meanwhile.
 class Scheduler {
  public:
-  /// `window`: how far behind the first task left, in the given order, a task may stand to be chosen, or kNoWindow.
+  /// `window`: how far behind the first remaining task, in the given order, a task may be to be chosen; or kNoWindow.
   Scheduler(const std::vector<Task>& tasks, const std::vector<int64_t>& bytes, int64_t limit, int window);
   Intervals run();
 
@@ -91,20 +93,20 @@ class Scheduler {
   const int64_t limit_;
   const int window_;
   std::vector<std::vector<int>> followers_;
-  std::vector<int> waiting_;  ///< tasks in earlier intervals that it still waits for
-  std::vector<int> height_;   ///< intervals from a task on to the end of its longest chain
+  std::vector<int> waiting_;  ///< for each task, dependences that are not in closed intervals yet
+  std::vector<int> height_;   ///< for each task, the length of the longest chain that starts with it
   std::vector<bool> placed_;
-  std::vector<int> usersLeft_;  ///< of each block: tasks that read or write it
-  std::vector<int> touched_;    ///< the interval that used a block last
+  std::vector<int> usersLeft_;  ///< for each block, remaining tasks that read or write it
+  std::vector<int> touched_;    ///< for each block, the last interval that used it
   std::vector<bool> alive_, passedOn_;
   std::vector<int> current_;  ///< tasks of the open interval
-  /// Tasks in the order in which they ask for a place, and back: without a window the longest chains first.
+  /// Tasks by rank, and ranks by task. Lower ranks are tried first: without a window, tasks with the longest chains.
   std::vector<int> byRank_, rank_;
-  std::set<int> ready_;  ///< ranks of tasks not placed whose dependences lie in closed intervals
+  std::set<int> ready_;  ///< ranks of tasks that are not placed and whose dependences are in closed intervals
   int first_ = 0;        ///< the first task that is not placed
   // Without a window:
   ReadyTree tree_;
-  std::vector<std::vector<int>> knownBy_;  ///< of a block: ready tasks of which something is known by it
+  std::vector<std::vector<int>> knownBy_;  ///< for each block, evaluated ready tasks that use it
   int interval_ = 0;
   int64_t live_ = 0;
   Intervals out_;
@@ -139,12 +141,13 @@ void Scheduler::beReady(int task) {
   if (window_ == kNoWindow) tree_.set(rank_[task], kUnknown);
 }
 
-/// Whether a result may take over an operand's bytes: everybody else has used them in an earlier interval.
+/// Whether a result may take an operand's bytes: all other users are done, in earlier intervals.
 bool Scheduler::takesOver(const std::pair<int, int>& pair) const {
   int from = pair.second;
   return alive_[from] && !passedOn_[from] && usersLeft_[from] == 1 && touched_[from] != interval_;
 }
 
+/// The bytes that placing a task adds to the interval.
 int64_t Scheduler::cost(int task) const {
   int64_t total = 0;
   for (int block : tasks_[task].writes)
@@ -154,7 +157,7 @@ int64_t Scheduler::cost(int task) const {
   return std::max<int64_t>(total, 0);
 }
 
-/// Bytes that placing the task helps to free, its share of those that others use too.
+/// The bytes that placing a task helps to free; of a block with other users left, its share.
 double Scheduler::gain(int task) const {
   double total = 0;
   for (int block : tasks_[task].reads)
@@ -162,6 +165,7 @@ double Scheduler::gain(int task) const {
   return total;
 }
 
+/// Puts a task into the open interval.
 void Scheduler::place(int task) {
   const Task& placed = tasks_[task];
   live_ += cost(task);
@@ -182,7 +186,7 @@ void Scheduler::place(int task) {
   while (first_ < static_cast<int>(tasks_.size()) && placed_[first_]) ++first_;
 }
 
-/// Tasks of the window that may stand in the open interval, the longest chains first.
+/// The tasks of the window that may go into the open interval, those with the longest chains first.
 std::vector<int> Scheduler::candidates() const {
   std::vector<int> ready;
   for (int task : ready_) {
@@ -193,21 +197,22 @@ std::vector<int> Scheduler::candidates() const {
   return ready;
 }
 
+/// Fills the open interval from the window: tasks of the longest chains, and tasks that free at least what they add.
 void Scheduler::fillWindow() {
   std::vector<int> ready = candidates();
   for (int task : ready) {
     bool urgent = height_[task] == height_[ready[0]];
     if (live_ + cost(task) > limit_) continue;
-    // With a window of one task, the given order.
+    // A window of one task keeps the given order.
     if (urgent || window_ == 1 || static_cast<double>(cost(task)) <= gain(task)) place(task);
   }
   if (!current_.empty()) return;
-  // Over the limit in any case: by as little as possible.
+  // Nothing fits the limit: exceed it by as little as possible.
   auto growth = [&](int task) { return static_cast<double>(cost(task)) - gain(task); };
   place(*std::min_element(ready.begin(), ready.end(), [&](int a, int b) { return growth(a) < growth(b); }));
 }
 
-/// Finds what a ready task costs and frees.
+/// Evaluates what a ready task adds and frees.
 void Scheduler::look(int task) {
   const int64_t bytes = cost(task);
   const double freed = gain(task);
@@ -217,7 +222,7 @@ void Scheduler::look(int task) {
     for (int block : *blocks) knownBy_[block].push_back(task);
 }
 
-/// A block has changed, and with it what tasks cost and free that read or write it.
+/// Drops what is known of the tasks that use a block, which has changed.
 void Scheduler::forget(int block) {
   for (int task : std::exchange(knownBy_[block], {}))
     if (!placed_[task] && tree_.at(rank_[task]).cost != kUnknown.cost) tree_.set(rank_[task], kUnknown);
@@ -228,7 +233,7 @@ void Scheduler::forgetBlocksOf(int task) {
     for (int block : *blocks) forget(block);
 }
 
-/// As without a window `fillWindow` would, but what is known of a task is kept until one of its blocks changes.
+/// The same as fillWindow without a window, but the evaluation of a task is kept until one of its blocks changes.
 void Scheduler::fillFreely() {
   const int longest = height_[byRank_[*ready_.begin()]];
   int rank = 0;
@@ -247,11 +252,12 @@ void Scheduler::fillFreely() {
   place(byRank_[tree_.leastGrowth()]);
 }
 
+/// Closes the open interval: frees blocks without remaining users, and makes tasks ready that waited for it.
 void Scheduler::closeInterval() {
   out_.peak = std::max(out_.peak, live_);
   out_.starts.push_back(static_cast<int>(out_.order.size()));
   std::sort(current_.begin(), current_.end());
-  std::vector<int> found;  // what has become ready
+  std::vector<int> found;  // tasks that have become ready
   for (int task : current_) {
     out_.order.push_back(task);
     for (int follower : followers_[task])
@@ -276,7 +282,7 @@ Intervals Scheduler::run() {
   const int count = static_cast<int>(tasks_.size());
   while (first_ < count) {
     window_ == kNoWindow ? fillFreely() : fillWindow();
-    // The given order goes on while the next task is independent of the interval and fits.
+    // The interval continues in the given order while the next task is independent of it and fits.
     while (window_ == 1 && first_ < count && isReady(first_) && live_ + cost(first_) <= limit_) place(first_);
     closeInterval();
   }
@@ -300,7 +306,7 @@ Intervals cutIntervals(const std::vector<Task>& tasks, const std::vector<int64_t
 }
 
 Intervals orderTasks(const std::vector<Task>& tasks, const std::vector<int64_t>& bytes, int64_t limit) {
-  // Breadth first needs the most memory. The narrower the window, the more the given order decides.
+  // Without a window most memory is needed. The narrower the window, the closer the result to the given order.
   Intervals best = cutIntervals(tasks, bytes);
   const size_t chain = longestChain(tasks);
   for (int window : {kNoWindow, 64, 16, 4, 1}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An order of tasks that needs few barriers.
+// Orders tasks so that few barriers are needed.
 #pragma once
 
 #include <cstdint>
@@ -8,28 +8,28 @@
 
 namespace tg::plan {
 
-/// A kernel, as far as its order among others is concerned. Blocks are pieces of memory, by number.
+/// A kernel as seen by the ordering. Blocks are ranges of memory, by number.
 struct Task {
-  std::vector<int> after;                     ///< earlier tasks that a barrier must part it from
+  std::vector<int> after;                     ///< earlier tasks that must be separated from it by a barrier
   std::vector<int> reads, writes;             ///< blocks, each once
   std::vector<std::pair<int, int>> takeOver;  ///< (written block, read block whose bytes it may take)
 };
 
-/// Tasks interval by interval: within one nothing depends on anything else, between two is a barrier.
+/// Tasks in intervals: tasks of one interval do not depend on each other, and a barrier separates two intervals.
 struct Intervals {
-  std::vector<int> order;   ///< all tasks; within an interval by number
-  std::vector<int> starts;  ///< of each interval, an index into `order`
+  std::vector<int> order;   ///< all tasks; those of an interval by number
+  std::vector<int> starts;  ///< for each interval, the index of its first task in `order`
   int64_t peak = 0;         ///< the most bytes alive in an interval
 };
 
-/// The given order, cut where a task depends on one of its interval.
+/// Keeps the given order, and starts a new interval at each task that depends on one of its interval.
 Intervals cutIntervals(const std::vector<Task>& tasks, const std::vector<int64_t>& bytes);
 
-/// Groups independent tasks, so that few barriers remain. What bounds the number of intervals, the longest
-/// chain of tasks, goes as early as it can; a task beside it goes as soon as it frees no less than it takes,
-/// or as late as it may. A block lives from the interval that writes it first to the one that uses it last;
-/// `bytes` are their sizes, 0 for blocks that cost nothing. Where the given order, cut by intervals that it
-/// closes early, stays within `limit` bytes, so does the result.
+/// Puts independent tasks into common intervals, so that few barriers remain. The longest chain of tasks is a lower bound of
+/// the number of intervals; its tasks go as early as possible. Another task goes as soon as it frees at least as many
+/// bytes as it takes, or as late as possible. A block is alive from the interval that writes it first to the last one that
+/// uses it. `bytes` are the blocks' sizes, 0 for blocks that cost nothing. If the given order, with intervals closed early
+/// where needed, stays within `limit` bytes, so does the result.
 Intervals orderTasks(const std::vector<Task>& tasks, const std::vector<int64_t>& bytes, int64_t limit);
 
 }  // namespace tg::plan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a function's values are written and read, and by which op the new value of a symbol is committed.
+// Finds where a function's values are defined and read, and which op commits the new value of a symbol.
 #include <algorithm>
 
 #include "ir/access.h"
@@ -33,7 +33,7 @@ void FunctionPlan::findReadings() {
   findSteps();
 }
 
-/// The operand that a region turns, element by element, into this result, and that nothing else reads; null if there is
+/// The operand from which a region computes this result element by element, and that nothing else reads. Null if there is
 /// none, or if either is a member of a group.
 const Value* FunctionPlan::stepTo(const Op& op, const ResultSlot& slot, int slotIndex) const {
   if (slot.group) return nullptr;
@@ -49,7 +49,7 @@ const Value* FunctionPlan::stepTo(const Op& op, const ResultSlot& slot, int slot
   return nullptr;
 }
 
-/// Finds the steps of updates, from the last op on. A step may stand in the symbol's home like the new value: the head's
+/// Finds the steps of updates, starting at the last op. A step may be in the symbol's home like the new value: the head's
 /// part of a tied table's gradient is added to a sum long before the embedding's.
 void FunctionPlan::findSteps() {
   for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) {
@@ -66,7 +66,7 @@ void FunctionPlan::findSteps() {
   }
 }
 
-/// Null where nothing reads the value.
+/// The first read of a value; null if nothing reads it.
 const FunctionPlan::Reading* FunctionPlan::firstReading(const Value& value) const {
   auto uses = readings_.find(&value);
   if (uses == readings_.end()) return nullptr;
@@ -74,9 +74,10 @@ const FunctionPlan::Reading* FunctionPlan::firstReading(const Value& value) cons
                             [](const Reading& a, const Reading& b) { return a.op < b.op; });
 }
 
-/// Chooses the tg.reduce_scatter whose operands stay alive until a result is read first. Lowering waits for a collective
-/// in front of the first kernel that touches its bytes. If another value took an operand's bytes earlier, the kernel that
-/// writes it would wait. The last collectives are tried first; one is chosen if the peak of live bytes does not grow.
+/// Chooses the tg.reduce_scatter whose operands stay alive until one of their results is read. Lowering waits for a
+/// collective in front of the first kernel that touches its bytes; if another value took an operand's bytes earlier, the
+/// kernel that writes it would have to wait. Later collectives are tried first; one is chosen if the peak of live bytes
+/// does not grow.
 void FunctionPlan::chooseHeld() {
   std::vector<int64_t> live = liveBytes(allocations());
   if (live.empty()) return;
@@ -97,7 +98,7 @@ void FunctionPlan::chooseHeld() {
   }
 }
 
-/// Adds a read of each such operand at the first reader of its result.
+/// Adds a read of each operand of a chosen tg.reduce_scatter at the first reader of its result.
 void FunctionPlan::holdSources() {
   for (const Op* op : ops_)
     for (int i = 0; holds_.contains(op) && i < op->numOperands(); ++i) {

@@ -11,13 +11,13 @@ using fuse::kLeastSaving;
 using fuse::kMostAddedWork;
 using fuse::kMostKernelsAgain;
 
-/// Kernels to run again in front of a place.
+/// Kernels that could run again in front of a step.
 struct Recompute::Choice {
-  int place = 0;
+  int place = 0;             ///< the step
   std::vector<int> kernels;  ///< in order
-  std::vector<int> merged;   ///< places of later runs that these make needless
-  int64_t bytes = 0;         ///< fewer at the peak
-  double work = 0;           ///< added, without what is merged
+  std::vector<int> merged;   ///< later runs of them, by step, that these runs make unnecessary
+  int64_t bytes = 0;         ///< freed at the peak
+  double work = 0;           ///< added, less that of `merged`
   double price() const { return work / static_cast<double>(bytes); }
 };
 
@@ -32,7 +32,7 @@ Recompute::Recompute(std::vector<Kernel> kernels, std::vector<int64_t> bytes)
     for (int block : kernels_[kernel].task.writes)
       maker_[block] = kernels_[kernel].again && writers[block]++ == 0 ? kernel : -1;
   }
-  // A block with several writers is a group with padding, whose members are written where they are.
+  // A block with several writers is a group with padding, whose members are written in place; it cannot be made again.
   for (int block = 0; block < static_cast<int>(bytes_.size()); ++block)
     if (maker_[block] >= 0 && writers[block] > 1) maker_[block] = -1;
   follow();
@@ -40,7 +40,7 @@ Recompute::Recompute(std::vector<Kernel> kernels, std::vector<int64_t> bytes)
 
 int64_t Recompute::peak() const { return live_.empty() ? 0 : *std::max_element(live_.begin(), live_.end()); }
 
-/// Finds runs, lives and bytes alive from steps_.
+/// Derives runs, live ranges and live bytes from steps_.
 void Recompute::follow() {
   std::vector<int> runs(kernels_.size());
   for (int kernel : steps_) ++runs[kernel];
@@ -57,7 +57,7 @@ void Recompute::followBlocks() {
     for (int block : task.reads) ++uses[block];
     for (int block : task.writes) ++(maker_[block] >= 0 ? lives : uses)[block];
   }
-  // What no kernel makes alone lives once; what is read before it is made has a life before.
+  // One more life for each block: one without a maker lives once, and one that is read before it is written lives before.
   for (int& count : lives) ++count;
   readers_.clear(uses);
   lives_.clear(lives);
@@ -95,7 +95,7 @@ void Recompute::countLive() {
   live_.pop_back();
   std::vector<int> taken;
   for (int place = 0; place < static_cast<int>(steps_.size()); ++place) {
-    // A result may take the bytes of an operand that is read for the last time.
+    // A result may take the bytes of an operand that dies at this step.
     taken.clear();
     for (const auto& [written, read] : kernels_[steps_[place]].task.takeOver) {
       const Life* life = lifeAt(read, place);
@@ -107,7 +107,7 @@ void Recompute::countLive() {
   }
 }
 
-/// The life that a reader at a place would find, or null.
+/// The life of a block that a read at a step would find, or null.
 const Recompute::Life* Recompute::lifeAt(int block, int place) const {
   const std::span<const Life> lives = lives_[block];
   auto next =
@@ -115,8 +115,8 @@ const Recompute::Life* Recompute::lifeAt(int block, int place) const {
   return next == lives.begin() ? nullptr : &*(next - 1);
 }
 
-/// Whether a block is made before the peak and not read there, so that its bytes are free when it is made again
-/// at a place behind.
+/// Whether a block is alive at the peak but not used there, so that its bytes are free if it is made again at a later
+/// step, `place`, and no read comes before that.
 bool Recompute::spares(int block, int peak, int place) const {
   const Life* life = lifeAt(block, peak);
   if (!life || life->last <= peak) return false;
@@ -125,13 +125,14 @@ bool Recompute::spares(int block, int peak, int place) const {
   return next > peak && next >= place;
 }
 
-/// Whether a block may be alive between two places too, at less than `most` bytes.
+/// Whether a block may stay alive between two steps too, with fewer than `most` bytes alive.
 bool Recompute::canStay(int block, int from, int to, int64_t most) const {
   return std::all_of(live_.begin() + from, live_.begin() + to,
                      [&](int64_t live) { return live + bytes_[block] < most; });
 }
 
-/// The kernels that make a block at a place from what is alive there, or may be kept until then.
+/// Collects the kernels that make a block at a step from blocks that are alive there or may be kept until then. False if
+/// some block cannot be made, or too many kernels are needed.
 bool Recompute::collect(int block, int place, int peak, std::vector<int>& found) const {
   const int kernel = maker_[block];
   if (kernel < 0) return false;
@@ -147,13 +148,14 @@ bool Recompute::collect(int block, int place, int peak, std::vector<int>& found)
   return true;
 }
 
-/// The place behind `place` where a kernel runs again, or -1.
+/// The first step behind `place` where a kernel runs again, or -1.
 int Recompute::laterRun(int kernel, int place) const {
   const std::span<const int> runs = runs_[kernel];
   auto next = std::upper_bound(runs.begin() + 1, runs.end(), place);
   return next == runs.end() ? -1 : *next;
 }
 
+/// How to free a block at the peak by making it again before its next read; nothing if that frees too little.
 std::optional<Recompute::Choice> Recompute::choiceFor(int block, int peak) const {
   if (maker_[block] < 0 || bytes_[block] == 0 || !spares(block, peak, peak)) return {};
   const std::span<const int> readers = readersOf(block, *lifeAt(block, peak));
@@ -178,7 +180,8 @@ std::optional<Recompute::Choice> Recompute::choiceFor(int block, int peak) const
   return choice;
 }
 
-/// Runs the kernels again there, in place of later runs if `merge`. Undone where that frees nothing.
+/// Inserts the runs of a choice, in place of later runs if `merge`. Undoes this and returns false if the peak is no lower
+/// or too much work is added.
 bool Recompute::apply(const Choice& choice, bool merge) {
   const int64_t most = peak();
   const auto atPeak = std::count(live_.begin(), live_.end(), most);
@@ -203,7 +206,7 @@ void Recompute::setSteps(std::vector<int> steps) {
   follow();
 }
 
-/// Whether a kernel runs there for the first time, or somebody reads what it makes there.
+/// Whether a step is the first run of its kernel, or its result is read.
 bool Recompute::isNeeded(int place) const {
   const int kernel = steps_[place];
   if (runs_[kernel][0] == place) return true;
@@ -213,7 +216,7 @@ bool Recompute::isNeeded(int place) const {
 }
 
 void Recompute::spare(int64_t most) {
-  std::vector<int> again;  // kernels that run more than once, the longest first
+  std::vector<int> again;  // kernels that run more than once, those with the most work first
   for (int kernel = 0; kernel < static_cast<int>(kernels_.size()); ++kernel)
     if (runs_[kernel].size() > 1) again.push_back(kernel);
   std::stable_sort(again.begin(), again.end(),
@@ -226,7 +229,7 @@ void Recompute::spare(int64_t most) {
       setSteps(std::move(steps));
       if (peak() > most) setSteps(old);
     }
-  // What only these read.
+  // Then runs whose results only removed runs read.
   for (auto place = static_cast<int>(steps_.size()) - 1; place >= 0; --place) {
     if (isNeeded(place)) continue;
     std::vector<int> steps = steps_;
@@ -241,7 +244,7 @@ bool Recompute::step() {
   std::vector<Choice> choices;
   for (int block = 0; block < static_cast<int>(bytes_.size()); ++block)
     if (std::optional<Choice> choice = choiceFor(block, peak)) choices.push_back(std::move(*choice));
-  // Of equals what is needed last: it is made again where least is alive.
+  // Among equals the one needed last: it is made again where the fewest bytes are alive.
   std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
     return a.price() != b.price() ? a.price() < b.price() : a.place > b.place;
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernels run again, so that fewer bytes are alive at once.
+// Chooses the kernels that run again, so that fewer bytes are alive at the peak.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace tg::plan {
 
-/// A kernel of the function: its task, and what one run of it takes.
+/// A kernel of the function: its task, and the cost of one run.
 struct Kernel {
   Task task;
   double work = 0;
-  bool again = false;  ///< it may run more than once
-  int repeats = -1;    ///< an earlier kernel of which this is another run; its blocks are that one's then
+  bool again = false;  ///< whether it may run more than once
+  int repeats = -1;    ///< the earlier kernel of which this is another run; both then have the same blocks
 };
 
-/// Lists one behind the other in one vector, which are refilled without asking for memory again.
+/// Several lists in one vector. They can be refilled without new allocations.
 template <class T>
 class Lists {
  public:
-  /// Makes all lists empty, each with room for as many elements as `sizes` says.
+  /// Makes all lists empty, list i with room for `sizes[i]` elements.
   void clear(const std::vector<int>& sizes) {
     begins_.resize(sizes.size());
     size_t elements = 0;
@@ -48,35 +48,35 @@ class Lists {
   std::vector<size_t> begins_, ends_;
 };
 
-/// The kernels in the order they run, some of them more than once. A kernel reads what ran last before it.
+/// The kernels in the order they run, some of them more than once. Each reads the result of the last run before it.
 ///
-///   steps   0 1 2 3 | 4     5         the peak is at |; block 1 is made by kernel 1 and read by 2 and 5
-///   step()  0 1 2 3 | 4 0 1 5         its bytes are free in between; kernel 1 reads block 0, which is gone too
+///   steps   0 1 2 3 | 4     5         the peak is at |; kernel 1 writes block 1, which 2 and 5 read
+///   step()  0 1 2 3 | 4 0 1 5         block 1 is free at the peak; 0 runs again too, since block 0, which 1 reads, is gone
 class Recompute {
  public:
-  /// `bytes` of each block, 0 for those outside of the arena.
+  /// `bytes`: the size of each block, 0 for those outside of the arena.
   Recompute(std::vector<Kernel> kernels, std::vector<int64_t> bytes);
 
-  /// Frees bytes where most are alive, at the least work for each; false where nothing can be freed, or work
-  /// would become too much. What it does next depends on what it did and on nothing else.
+  /// Reduces the peak by the choice that adds the least work for each byte freed. False if nothing can be freed or too much
+  /// work would be added. Deterministic: the next step depends only on the steps so far.
   bool step();
-  /// Leaves out runs that `most` bytes alive at once do without: each step was the best one when it was taken,
-  /// and later ones may have made it needless.
+  /// Removes runs without which the peak stays at most `most`: each step was the best when it was taken, but later ones may
+  /// have made it unnecessary.
   void spare(int64_t most);
 
-  /// Kernels by number.
+  /// The kernels to run, by number, in order.
   const std::vector<int>& steps() const { return steps_; }
-  /// The most bytes alive at once.
+  /// The most bytes alive at one time.
   int64_t peak() const;
   int runsAgain() const { return static_cast<int>(steps_.size() - kernels_.size()); }
-  /// Work that was added, as a part of that of each kernel once.
+  /// The added work as a fraction of the work of running each kernel once.
   double addedWork() const { return added_ / work_; }
 
  private:
-  /// The bytes of one run's result: from the place that writes them to the last that reads them.
+  /// The live range of the result of one run: from the step that writes it to the last that reads it.
   struct Life {
     int made = 0, last = 0;
-    size_t from = 0, to = 0;  ///< of the block's readers
+    size_t from = 0, to = 0;  ///< its range among the block's readers
   };
   struct Choice;
   void follow();
@@ -97,15 +97,15 @@ class Recompute {
 
   std::vector<Kernel> kernels_;
   std::vector<int64_t> bytes_;
-  std::vector<int> maker_;  ///< the kernel that writes a block alone and may run again, else -1
+  std::vector<int> maker_;  ///< for each block, its only writer if that may run again, otherwise -1
   double work_ = 0, added_ = 0;
 
   std::vector<int> steps_;
-  // What follows from steps_.
-  Lists<int> readers_;         ///< of each block, the places of all its lives
-  Lists<Life> lives_;          ///< of each block, in order
-  Lists<int> runs_;            ///< places of each kernel, in order
-  std::vector<int64_t> live_;  ///< bytes alive at each place
+  // Derived from steps_:
+  Lists<int> readers_;         ///< for each block, the steps that read it, of all its lives
+  Lists<Life> lives_;          ///< for each block, in order
+  Lists<int> runs_;            ///< for each kernel, the steps that run it, in order
+  std::vector<int64_t> live_;  ///< bytes alive at each step
 };
 
 }  // namespace tg::plan

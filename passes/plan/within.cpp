@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel that runs again is the same kernel on the same operands, so that its results have the same bits.
+// Plans with a budget. A kernel that runs again is the same kernel on the same operands, so its results have the same bits.
 //
 //   %x1 = tg.fused (%x = %x, …)                        %x1 = …
 //   %a = tg.fused (%x1 = %x1, …)                       %a = …
@@ -7,8 +7,8 @@
 //   %da = tg.fused (%a = %a, %d = %d)                  %a_again = tg.fused (%x1 = %x1, …)
 //                                                      %da = tg.fused (%a = %a_again, %d = %d)
 //
-// The values kept are the ones that cost most to make for their bytes. In a transformer that is the residual
-// stream: what a block computes is thrown away, and computed again when the gradient reaches the block.
+// The values kept are those that are expensive to compute for their size. In a transformer that is the residual stream: the
+// values inside a block are dropped, and computed again when the gradient reaches the block.
 #include "passes/plan/within.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace tg::plan {
 
 namespace {
 
-/// How many times as fast as in f32 a region multiplies; f32x3 is three products of 16 bits.
+/// How many times faster than in f32 a region multiplies; f32x3 is three products of 16 bits.
 double speedOf(const Op& region) {
   const Schedule schedule = scheduleOf(region);
   if (!std::holds_alternative<CoopmatSchedule>(schedule) &&
@@ -53,7 +53,7 @@ double workOfRegion(const Op& region, const Module& module, const Target& target
 
 namespace {
 
-/// The function with its kernels in these steps.
+/// A copy of the function that runs its kernels in these steps. `repeats` says which kernels are other runs of earlier ones.
 std::unique_ptr<Item> inSteps(const Item& written, const std::vector<int>& steps,
                               const std::vector<int>& repeats) {
   std::vector<const Op*> turns;
@@ -65,7 +65,7 @@ std::unique_ptr<Item> inSteps(const Item& written, const std::vector<int>& steps
   NameTable names(written);
   std::unique_ptr<Item> func = cloneItem(written);
   func->body.ops.takeAll();
-  std::unordered_map<const Value*, Value*> latest;  // of each value, what the last run gave
+  std::unordered_map<const Value*, Value*> latest;  // for each value, the result of the last run
   for (size_t arg = 0; arg < written.body.args.size(); ++arg)
     latest[written.body.args[arg].get()] = func->body.args[arg].get();
   auto run = [&](size_t turn) {
@@ -82,7 +82,7 @@ std::unique_ptr<Item> inSteps(const Item& written, const std::vector<int>& steps
       func->body.ops.push_back(cloneOp(*op, latest));
       continue;
     }
-    // A run that is one of an earlier kernel has its place among the steps.
+    // A kernel that is another run of an earlier one is among the steps as that one.
     if (next < turns.size() && repeats[next] >= 0) {
       ++next;
       continue;
@@ -98,7 +98,7 @@ std::unique_ptr<Item> inSteps(const Item& written, const std::vector<int>& steps
   return func;
 }
 
-/// What a region computes, and how, by its bytes; what it binds without reading counts for nothing.
+/// A key of what a region computes, and how. Bindings that it does not read do not count.
 std::string bytesOf(const Op& region) {
   ValueNumbering numbers;
   OpBytes bytes(numbers);
@@ -115,7 +115,7 @@ std::string bytesOf(const Op& region) {
 
 }  // namespace
 
-/// Whether nobody else writes into the bytes of the op's results: lone values, or whole groups.
+/// Whether only this op writes the bytes of its results: they are lone values or whole groups, in the arena.
 bool FunctionPlan::mayRunAgain(const Op& op) const {
   if (op.code != Opcode::fused) return false;
   const std::vector<ResultSlot> slots = resultSlots(op);
@@ -125,8 +125,8 @@ bool FunctionPlan::mayRunAgain(const Op& op) const {
   });
 }
 
-/// A kernel that computes what an earlier one did, from the same values in the same way, as rematerialize makes
-/// them, is another run of that one. So what reads its results may read those of any run.
+/// Marks kernels that compute the same as an earlier one, from the same values in the same way, as rematerialize makes
+/// them: each is another run of the earlier one, and readers of its results may read those of any run.
 void FunctionPlan::findRepeats(std::vector<Kernel>& kernels) const {
   std::map<std::pair<std::string, std::vector<const Value*>>, int> found;
   std::unordered_map<const Value*, const Value*> same;  // of a run's results: those of the first run
@@ -200,7 +200,7 @@ Result<Planned> planWithin(const Module& module, const Item& written, const Targ
   for (const Kernel& kernel : kernels) repeats.push_back(kernel.repeats);
   Recompute recompute(std::move(kernels), std::move(bytes));
   Planned best;
-  // Whether these steps do; a plan of fewer bytes is kept in any case.
+  // Plans these steps, and keeps the plan if its arena is the smallest so far. Returns whether the best plan fits.
   auto tried = [&](const Recompute& steps) -> Result<bool> {
     Planned planned;
     planned.func = inSteps(written, steps.steps(), repeats);
@@ -211,7 +211,7 @@ Result<Planned> planWithin(const Module& module, const Item& written, const Targ
     if (!best.plan || planned.plan->arenaBytes() < best.plan->arenaBytes()) best = std::move(planned);
     return best.plan->arenaBytes() <= room;
   };
-  int64_t enough = room;  // a peak that is worth a plan
+  int64_t enough = room;  // the peak at which the next plan is tried
   for (bool more = true; more;) {
     if (recompute.peak() > enough && (more = recompute.step())) continue;
     if (more) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places for the values of a function within a number of bytes, for which kernels run again.
+// Plans a function within a given number of bytes, by running kernels again.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,16 @@ namespace tg::plan {
 struct Planned {
   std::unique_ptr<Item> func;
   std::unique_ptr<FunctionPlan> plan;
-  int runsAgain = 0;     ///< more runs of kernels than in the text; 0 if only others are repeated
-  double addedWork = 0;  ///< theirs, as a part of the function's
+  int runsAgain =
+      0;  ///< how many more runs of kernels there are than in the text; 0 if only others are repeated
+  double addedWork = 0;  ///< their work as a fraction of the function's
 };
 
-/// What running a region once takes, in the units of the cost model: its arithmetic or its memory, and handing it over.
+/// The cost of running a region once, in operations: the larger of its arithmetic and its memory traffic, plus a dispatch.
 double workOfRegion(const Op& region, const Module& module, const Target& target);
 
-/// Plans a copy of `written`, whose ops stand in the order of the text, so that its arena takes `room` bytes at
-/// most. Where that cannot be, the plan is the one with the least arena found.
+/// Plans a copy of `written`, whose ops are in text order, so that its arena takes at most `room` bytes. If that is
+/// impossible, returns the plan with the smallest arena found.
 Result<Planned> planWithin(const Module& module, const Item& written, const Target& target,
                            std::optional<int64_t> slack, int64_t room);
 
