@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of attention: the row statistics of the forward pass are its second result. Those of f32x3 are of f32, as
-// the gradient of the result has no scale yet.
+// Gradients of attention. The second result of the forward pass holds the row statistics that the gradient needs. The
+// gradient of an attention in f32x3 is computed in f32, as the gradient of the result has no scale yet.
 #include "passes/grad_rules/entries.h"
 
 #include "ir/op_view.h"
@@ -9,7 +9,7 @@ namespace tg::grad_rules {
 
 static Grads attention(const GradContext& context) {
   TensorExpr o = context.result(0), lse = context.result(1), g = context.g(0);
-  // When only lse is read, nothing flows into o.
+  // If only lse is read, the gradient of o is zero.
   if (!g) g = {&context.builder, context.builder.constant(0, o.value->type)};
   std::vector<Value*> operands = {as::attention(context.op).q(),
                                   as::attention(context.op).k(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Composites: a fast gradient, itself a composite, where one exists. The fast gradients differentiate
-// by decomposition, which is what gradients of gradients use.
+// Gradients of composites: where a fast gradient op exists, which is a composite itself, the rule uses it. Fast gradient
+// ops are differentiated by their decomposition, for gradients of gradients.
 #include "passes/grad_rules/entries.h"
 
 #include "ir/cross_entropy.h"
@@ -8,7 +8,7 @@
 
 namespace tg::grad_rules {
 
-/// An op over values with some of the forward op's attributes.
+/// An op on these operands that takes the named attributes from the forward op.
 static TensorExpr fast(const GradContext& context, Opcode code, const std::vector<TensorExpr>& operands,
                        const std::vector<std::string_view>& attrs) {
   std::vector<Value*> values;
@@ -18,7 +18,7 @@ static TensorExpr fast(const GradContext& context, Opcode code, const std::vecto
   return {&context.builder, context.builder.op(code, values, list)};
 }
 
-// Masked elements of a causal softmax are 0 in r, which is all its gradient needs to know.
+// Masked elements of a causal softmax are 0 in r, so the gradient needs no mask.
 static Grads softmax(const GradContext& context) {
   return {fast(context, Opcode::softmax_grad, {context.result(), context.g()}, {"axis"})};
 }
@@ -64,8 +64,8 @@ static Grads rmsNorm(const GradContext& context) {
   return grads;
 }
 
-// A rotation's transpose is the rotation back. Where one gradient is missing the other stands in for it and
-// its result is not used.
+// The transpose of a rotation is the inverse rotation. If one gradient is missing, the other one is rotated in its place
+// and that result is dropped.
 static Grads rope(const GradContext& context) {
   TensorExpr q = context.g(0) ? context.g(0) : context.g(1), k = context.g(1) ? context.g(1) : context.g(0);
   AttrList attrs = context.op.attrs;

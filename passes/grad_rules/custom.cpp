@@ -13,7 +13,7 @@
 namespace tg::grad_rules {
 namespace {
 
-/// What a call of the VJP needs: a tensor for each parameter that takes one, a type for each result.
+/// Builds the call of a VJP kernel: collects a tensor for each parameter that takes one, and a type for each result.
 class CustomGradient {
  public:
   CustomGradient(const GradContext& context, const Item& kernel)
@@ -40,7 +40,8 @@ class CustomGradient {
   std::vector<CustomParam> params_;
   OperandList inputs_;
   std::vector<Type> results_;
-  std::vector<int> gradientOf_;  ///< for each result the kernel's parameter whose gradient it is, or -1
+  std::vector<int>
+      gradientOf_;  ///< for each result, the forward kernel's parameter whose gradient it is, or -1
 };
 
 int CustomGradient::indexOf(std::string_view name) const {
@@ -50,7 +51,7 @@ int CustomGradient::indexOf(std::string_view name) const {
   return -1;
 }
 
-/// The tensor that a parameter was bound to: of an inout, what went in.
+/// The tensor that a parameter was bound to; for an inout, the operand.
 Value* CustomGradient::primalValue(int param) const {
   const CustomParam& bound = params_[static_cast<size_t>(param)];
   return bound.input >= 0 ? c_.op.in(bound.input + 1) : c_.op.result(bound.result);
@@ -63,7 +64,7 @@ bool CustomGradient::wantsInput(int param) const {
   return input >= 0 && c_.wants(input + 1) && isFloat(primalType(param).dtype);
 }
 
-/// The gradient of a result in f32, zeros where none flows.
+/// The gradient of a result in f32; zeros if it has none.
 Value* CustomGradient::cotangent(int param) {
   int result = params_[static_cast<size_t>(param)].result;
   Type type = primalType(param);
@@ -73,6 +74,7 @@ Value* CustomGradient::cotangent(int param) {
   return gradient->type.dtype == DType::f32 ? gradient : c_.builder.cast(gradient, DType::f32);
 }
 
+/// Names of the parameters whose gradients are wanted.
 std::vector<std::string> CustomGradient::wanted() const {
   std::vector<std::string> out;
   for (size_t i = 0; i < params_.size(); ++i)
@@ -80,6 +82,7 @@ std::vector<std::string> CustomGradient::wanted() const {
   return out;
 }
 
+/// Names of the parameters whose results have gradients.
 std::vector<std::string> CustomGradient::reached() const {
   std::vector<std::string> out;
   for (size_t i = 0; i < params_.size(); ++i) {
@@ -92,7 +95,7 @@ std::vector<std::string> CustomGradient::reached() const {
   return out;
 }
 
-/// The parameter's input and result, as its mode wants them.
+/// Adds the input and the result of a parameter, as its mode requires.
 void CustomGradient::bind(const Value& arg, Value* input, const Type& result, int gradientOf) {
   BufMode mode = arg.type.mode;
   if (mode == BufMode::in || mode == BufMode::inout) inputs_.push_back(Operand::of(input));
@@ -101,7 +104,7 @@ void CustomGradient::bind(const Value& arg, Value* input, const Type& result, in
   gradientOf_.push_back(gradientOf);
 }
 
-/// Errors: the VJP does not take these shapes, or starts no workgroup for them.
+/// Calls the VJP and returns the gradients. Fails if the VJP does not accept these shapes, or has no workgroup for them.
 Result<Grads> CustomGradient::call(const Item& vjp) {
   OperandList operands{Operand::symbol(vjp.name)};
   operands.insert(operands.end(), inputs_.begin(), inputs_.end());
@@ -121,7 +124,7 @@ Result<Grads> CustomGradient::call(const Item& vjp) {
   return grads;
 }
 
-/// Puts the kernel into the module, or finds the one that is equal to it.
+/// Adds the VJP kernel to the module behind its forward kernel, or returns an equal one that is there.
 Result<const Item*> CustomGradient::place(KernelVjp& vjp) {
   Module& module = *c_.builder.module();
   for (int n = 1;; ++n) {
@@ -135,6 +138,7 @@ Result<const Item*> CustomGradient::place(KernelVjp& vjp) {
   }
 }
 
+/// The gradient by a VJP that kernel-vjp derives.
 Result<Grads> CustomGradient::generated(int64_t checkpoint, const DiagnosticHandler& onRemark) {
   KernelVjpRequest request{wanted(), reached(), kernel_.name + ".vjp", checkpoint};
   if (request.wrt.empty() || request.of.empty()) return Grads(c_.op.operands.size());
@@ -173,7 +177,7 @@ Result<Grads> CustomGradient::generated(int64_t checkpoint, const DiagnosticHand
   return call(*made);
 }
 
-/// Parameters of a VJP that a person wrote are known by their names.
+/// The gradient by a VJP that the kernel names with vjp(@…). Its parameters are matched by name: x and d_x.
 Result<Grads> CustomGradient::written(const Item& vjp) {
   for (const auto& arg : vjp.body.args) {
     int primal = indexOf(arg->name);
@@ -214,7 +218,7 @@ Result<Grads> custom(const GradContext& context, int64_t checkpoint, const Diagn
   return gradient.written(*module.find(ItemKind::kernel, own->text));
 }
 
-// grad_engine.cpp calls custom above, which may fail.
+// grad_engine.cpp calls custom above directly, because it may fail.
 GradEntry gradient(at::custom) { return rule("the kernel's vjp(@…), else that of kernel-vjp", nullptr); }
 
 }  // namespace tg::grad_rules

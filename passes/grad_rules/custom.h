@@ -7,9 +7,9 @@
 
 namespace tg::grad_rules {
 
-/// One gradient for each operand of a tg.custom, empty where none flows. Adds the VJP kernel to the module
-/// unless it is there already; `checkpoint` is KernelVjpRequest's. An error is a refusal of the kernel's
-/// gradient, located in the kernel; `onRemark` hears where a part of it is cut off.
+/// One gradient for each operand of a tg.custom, empty where none flows. Adds the VJP kernel to the module unless it is
+/// there. `checkpoint` is that of KernelVjpRequest. Fails where the kernel's gradient is refused, with a location in the
+/// kernel. `onRemark` is told where a part of the gradient is cut off.
 Result<Grads> custom(const GradContext& context, int64_t checkpoint, const DiagnosticHandler& onRemark);
 
 }  // namespace tg::grad_rules

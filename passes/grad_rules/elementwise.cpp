@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise gradients: rows of the scalar table, and the maps without a scalar.
+// Gradients of elementwise ops: those with a scalar by the scalar table, and the maps without one.
 #include "passes/grad_rules/entries.h"
 
 #include <cmath>

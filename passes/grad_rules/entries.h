@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a family of gradient rules states its entries.
+// Declares the gradient rule of each op, and helpers to define them.
 #pragma once
 
 #include "ir/op_view.h"
@@ -7,16 +7,16 @@
 
 namespace tg::grad_rules {
 
-/// The entry of each row. Rows without a scalar have a definition, in the file of their family; a program without
-/// it does not link, and says which row it lacks.
+/// The gradient rule of each op. Ops without a scalar need a definition in the file of their family; a missing one is an
+/// error of the linker that names the op.
 #define OP(id, ...) GradEntry gradient(at::id);
 #include "ir/ops.def"
 #undef OP
 
-/// Rows with a scalar: the gradient column of the scalar table.
+/// The rule of ops with a scalar: the gradient column of the scalar table.
 Grads byScalar(const GradContext& context);
 
-/// A function of its own, and its formula.
+/// A rule with a function of its own, and its formula for messages and docs.
 inline GradEntry rule(std::string_view formula, GradFunction function) {
   return {GradKind::rule, formula, function};
 }

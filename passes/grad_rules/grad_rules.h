@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient room: for every op of both dialects, how its gradient arises or why there is none.
+// The table of gradient rules: for every op of both dialects, how its gradient is computed, or why it has none.
 #pragma once
 
 #include <string_view>
@@ -10,24 +10,24 @@
 
 namespace tg {
 
-/// What a rule sees: a forward op, its results' gradients, and where to build.
+/// The input of a rule: a forward op, the gradients of its results, and where to build.
 struct GradContext {
   const Op& op;
   Builder& builder;
   /// The gradient of each result; null where none flows. At least one is not null.
   const std::vector<Value*>& resultGrads;
-  /// Which operands lie on a path to what is differentiated.
+  /// For each operand, whether a value whose gradient is wanted leads to it.
   const std::vector<bool>& wanted;
 
   bool wants(int operand) const { return wanted[operand]; }
   TensorExpr in(int operand) const { return {&builder, op.in(operand)}; }
   TensorExpr result(int index = 0) const { return {&builder, op.result(index)}; }
-  /// The gradient of the result; empty where none flows.
+  /// The gradient of a result; empty where none flows.
   TensorExpr g(int index = 0) const { return {&builder, resultGrads[index]}; }
 };
 
-/// One gradient for each operand; empty where none flows or none is wanted. It may still have the
-/// broadcast shape of the result: the engine sums it down to the operand's.
+/// One gradient for each operand; empty where none flows or none is wanted. It may still have the broadcast shape of the
+/// result: the engine sums it down to the operand's shape.
 using Grads = std::vector<TensorExpr>;
 using GradFunction = Grads (*)(const GradContext&);
 
@@ -36,17 +36,17 @@ enum class GradKind : uint8_t {
   byScalar,           ///< the gradient column of the scalar table
   decomposes,         ///< the gradient of the decomposition
   notDifferentiable,  ///< nothing flows, for the stated reason
-  notInStage,         ///< does not occur where gradients are taken
+  notInStage,         ///< the op does not occur in the stage where gradients are taken
 };
 /// "rule", "by scalar", "decomposes", "not differentiable", "not in this stage".
 std::string_view name(GradKind kind);
 
 struct GradEntry {
   GradKind kind = GradKind::notInStage;
-  /// The formula (rule, by scalar) or the reason (not differentiable, not in this stage), g being
-  /// the gradient of the result and dx that of operand x.
+  /// The formula (rule, by scalar) or the reason (not differentiable, not in this stage). In formulas g is the gradient
+  /// of the result, r the result, and dx the gradient of operand x.
   std::string_view text;
-  GradFunction apply = nullptr;  ///< rule and by scalar
+  GradFunction apply = nullptr;  ///< only for rule and by scalar
 };
 
 /// The entry of an op. Every op has one.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of reads and writes by index.
+// Gradients of gathers and scatters.
 #include "passes/grad_rules/entries.h"
 
 #include "ir/infer.h"

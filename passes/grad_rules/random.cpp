@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of random ops. Draws have none; dropout's draws the same numbers again, so that no mask is kept.
+// Gradients of random ops. Draws have none. The gradient of dropout draws the same numbers again, so no mask is stored.
 #include "passes/grad_rules/entries.h"
 
 #include "ir/op_view.h"

@@ -7,7 +7,7 @@
 
 namespace tg::grad_rules {
 
-/// `reduced`, a tensor of the result's shape, in a shape that broadcasts to x's.
+/// Reshapes `reduced`, a tensor of the result's shape, so that it broadcasts to x's shape.
 static TensorExpr withAxes(const GradContext& context, const TensorExpr& reduced) {
   if (reduced.rank() == 0) return reduced;
   return reduced.reshape(reducedShape(context.in(0).shape(), as::sum(context.op).axes(), true));
@@ -30,7 +30,7 @@ static Grads extremum(const GradContext& context) {
   return {select(attains, withAxes(context, context.g()) / count, 0.0)};
 }
 
-// r is -inf where all of x is: raised to a finite value, x - r stays -inf there.
+// r is -inf where all of x is. With r raised to the lowest finite value, x - r is -inf there, not NaN.
 static Grads logSumExp(const GradContext& context) {
   TensorExpr x = context.in(0);
   TensorExpr r = max(withAxes(context, context.result()), x.lowest());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of gradients: rows with a scalar by the scalar table, kernel ops never, the rest by the entry of their
-// family.
+// The table of gradient rules: ops with a scalar use the scalar table, kernel ops have none, all others use the rule of
+// their family.
 #include "passes/grad_rules/entries.h"
 
 namespace tg {
@@ -30,7 +30,7 @@ GradEntry gradient(at::collective_wait) { return notInStage("stages kernel and s
 GradEntry gradient(at::fill) { return notInStage("stages planned, kernel and spirv only"); }
 GradEntry gradient(at::copy) { return notInStage("stages kernel and spirv only"); }
 
-// A template, so that rows with a scalar need no entry of a family.
+// A template, so that ops with a scalar need no definition of gradient().
 template <class Row, Scalar scalar>
 static GradEntry entryOf() {
   if constexpr (scalar != Scalar::none)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of views, of concat and of what is made of them: the view read backwards.
+// Gradients of views, of concat and of ops derived from them: each is the inverse view.
 #include "passes/grad_rules/entries.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace tg::grad_rules {
 
 using Ints = std::vector<int64_t>;
 
-/// x[starts : limits : strides], or x where that is all of it; no strides are strides of 1.
+/// x[starts : limits : strides], or x itself if that is all of it. Without strides they are 1.
 static TensorExpr sliced(const TensorExpr& x, const Ints& starts, const Ints& limits,
                          const Ints& strides = {}) {
   bool whole = true;
@@ -24,7 +24,7 @@ static TensorExpr sliced(const TensorExpr& x, const Ints& starts, const Ints& li
   return {x.builder, x.builder->op(Opcode::slice, {x.value}, std::move(attrs))};
 }
 
-/// x with zeros around and, where `interior` is given, between its elements.
+/// x with zeros around it and, if `interior` is given, between its elements.
 static TensorExpr padded(const TensorExpr& x, const Ints& low, const Ints& high, const Ints& interior = {}) {
   auto none = [](const Ints& counts) {
     return std::all_of(counts.begin(), counts.end(), [](int64_t count) { return count == 0; });
@@ -95,7 +95,7 @@ static Grads split(const GradContext& context) {
   for (size_t i = 0; i < context.op.results.size(); ++i) {
     const Type& type = context.op.results[i]->type;
     Value* g = context.resultGrads[i];
-    // No gradient reaches this part: its place holds zeros.
+    // If no gradient reaches this part, it is zeros.
     parts.push_back(g ? g
                       : context.builder.broadcastTo(context.builder.constant(0, Type::tensor(type.dtype, {})),
                                                     type.shape));

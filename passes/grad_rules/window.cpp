@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of windows. The three convolution rows are closed under differentiation: each is linear in
-// both operands, and its gradients are the other two.
+// Gradients of windows. The three convolution ops are closed under differentiation: each is linear in both operands, and
+// its gradients are the other two.
 #include "passes/grad_rules/entries.h"
 
 #include "ir/op_view.h"
 
 namespace tg::grad_rules {
 
-/// An op with those of the forward op's attributes that both rows have, and `extra`.
+/// An op that takes from the forward op all attributes that both have, except those in `extra`.
 static TensorExpr sibling(const GradContext& context, Opcode code, const std::vector<TensorExpr>& operands,
                           AttrList extra = {}) {
   std::vector<Value*> values;
@@ -18,7 +18,7 @@ static TensorExpr sibling(const GradContext& context, Opcode code, const std::ve
   return {&context.builder, context.builder.op(code, values, std::move(extra))};
 }
 
-/// H and W of an NxCxHxW value as an attribute.
+/// H and W of an NxCxHxW value, as an attribute of this name.
 static AttrList imageSize(const char* name, const TensorExpr& x) {
   return {{name, Attr::ints({x.shape()[2], x.shape()[3]})}};
 }
