@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // append-adam: Adam, or AdamW with a weight decay.
 //
-// What: moments and a step counter as states, and for each gradient one tg.adam_update.
+// What: adds moments and a step counter as states, and one tg.adam_update for each gradient.
 //
 //   tg.param_grad @w, %d_w      →    state @adam.m.w, @adam.v.w, @adam.t
 //                                    %w_next, %m, %v = tg.adam_update %w, %d_w, …
 //                                    tg.update @w, %w_next  …
 //
-//   lr_t = lr·√(1-β₂ᵗ)/(1-β₁ᵗ) with t counted from 1 on the device; lr is an argument the host fills. This is
-//   the paper's efficient order, in which ε stands beside √v. With corrected-eps it stands beside the
-//   corrected root √(v/(1-β₂ᵗ)), as PyTorch has it: ε·√(1-β₂ᵗ) beside √v, the same ratio. With
-//   normalize-grads the gradients it names are first divided by their own norm, g/(‖g‖₂ + 1e-8). With
-//   clip-norm c every gradient is scaled by min(1, c/(‖g‖₂ + 1e-6)), one norm over all of them; the result
-//   grad_norm reports it before scaling. Decay multiplies p by 1 - lr·wd (AdamW) and reaches no moment; a
-//   parameter's `decay` attribute decides, then no-decay, then its init: constants do not decay.
+//   lr_t = lr·√(1-β₂ᵗ)/(1-β₁ᵗ), where t is counted on the device, from 1 on, and lr is an argument that the host fills.
+//   This is the paper's efficient order, in which ε is added to √v. With corrected-eps it is added to the corrected root
+//   √(v/(1-β₂ᵗ)), as in PyTorch: the same ratio with ε·√(1-β₂ᵗ) added to √v. With normalize-grads the gradients that it
+//   names are first divided by their own norm, g/(‖g‖₂ + 1e-8). With clip-norm c every gradient is scaled by
+//   min(1, c/(‖g‖₂ + 1e-6)), with one norm over all of them; the result grad_norm is that norm before scaling. Decay
+//   multiplies p by 1 - lr·wd (AdamW) and does not enter the moments. Whether a parameter decays is decided by its `decay`
+//   attribute, then by no-decay, then by its init: constants do not decay.
 // Requires: stage tensor, after append-grad.
 //   c1 to c7, c10: optimizer/optimizer.h; c8: kind is known; c9: adamw has a weight decay.
-// Ensures: one tg.update for each of these parameters and states; the param_grads stay. A parameter
-//   without a gradient is left as it is, decay included, and a remark names it. After
-//   append-grad{accumulate=N} all of it stands in the function that has the summed gradients.
+// Ensures: one tg.update for each of these parameters and states; the param_grads stay. A parameter without a gradient is
+//   not changed, not even by decay, and a remark names it. After append-grad{accumulate=N} all of it is added to the
+//   function that has the summed gradients.
 // Where: after append-grad, whose gradients it reads; before fuse, so that the updates fuse too.
 #include <algorithm>
 #include <cmath>
@@ -57,7 +57,7 @@ class Adam {
   }
 
  private:
-  /// p, m and v of a parameter after the step.
+  /// The values of p, m and v of a parameter after the step.
   struct Next {
     std::string param;
     Value* values[3];
@@ -69,7 +69,7 @@ class Adam {
     return step_.expr(step_.builder().op(Opcode::one_minus_pow, {time_.value}, {{"base", Attr::of(beta)}}));
   }
 
-  /// t, lr_t and the decay of this step.
+  /// Computes t, lr_t and the decay of this step.
   void rates() {
     TensorExpr lr = step_.learningRate();
     TensorExpr before = step_.expr(step_.readState("t", step_.stateName("t")));

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// append-grad: gradients as ordinary ops.
+// append-grad: adds gradients as ordinary ops.
 //
-// What: expands every tg.grad, innermost first, then differentiates the function's first result (the
-// loss) with respect to the parameters and names each gradient by tg.param_grad.
+// What: expands every tg.grad, inner ones first, then differentiates the function's first result (the loss) with respect
+// to the parameters, and names each gradient by tg.param_grad.
 //
 //   %loss = tg.mean %sq {axes = [0]}        %loss = tg.mean %sq {axes = [0]}
 //   return %loss                       →    %d_sq = …  %d_w = …
 //                                           tg.param_grad @w, %d_w
 //                                           return %loss
 //
-// With accumulate=N the gradient of one step is the mean over N calls: @train adds a N-th of each gradient to
-// a state, and @apply, which the host runs after every N-th call, holds the sums as its gradients and clears
-// them. An optimizer pass puts its updates there.
+// With accumulate=N the gradient of one step is the mean over N calls. @train adds 1/N of each gradient to a state. @apply,
+// which the host runs after every N-th call, has the sums as its gradients and clears them. Optimizer passes add their
+// updates to @apply.
 //
 //   state @g.w                                       func @apply() attributes {every = N} {
 //   func @train … {                                    %g_w = tg.state @g.w
@@ -21,17 +21,17 @@
 // Requires: stage tensor.
 //   c1: the function exists; c2: it has a result; c3: that is a rank-0 f32; c4: it has no tg.param_grad
 //   and no seed yet; c5: the pattern names a parameter of floats; c6: every op on a path from a parameter to the loss
-//   has a gradient; c7: accumulate is 1 or more, and checkpoint 0 or more; c8: then @apply and the states @g.NAME are
-//   not there yet; c9: scratch of a kernel's own VJP has static extents.
-// A tg.custom is differentiated as kernel-vjp does it, unless its kernel names a VJP of its own.
-// A remark names an op that a value passes on its way to the loss but its gradient does not: a tgk.bitcast in
-// a kernel, an op that gives integers. tg.stop_gradient says that none is meant.
-// Another names the first product of f16, of whose gradients small ones are lost without a loss scale.
-// Ensures: no tg.grad is left; one tg.param_grad for each parameter of floats the pattern names, zeros where
-//   the loss does not depend on it, and in rows that no tg.param reads; without parameters or @train, nothing but the
-//   tg.grad expanded. Parameters of integers, function results, captures and updates stay as they are. The gradients that
-//   @train names are those of its call, undivided; those of @apply are the means.
-// Where: first of all, so that every later pass sees forward and backward as one program.
+//   has a gradient; c7: accumulate is 1 or more, and checkpoint 0 or more; c8: with accumulate > 1, @apply and the states
+//   @g.NAME do not exist yet; c9: scratch of a kernel's own VJP has static extents.
+// A tg.custom is differentiated as kernel-vjp does it, unless its kernel names its own VJP.
+// A remark names an op through which the loss depends on a parameter but that passes no gradient: a tgk.bitcast in a
+// kernel, an op that gives integers. tg.stop_gradient states that none is meant. Another remark names the first f16
+// product: without a loss scale, small gradients through it are lost.
+// Ensures: no tg.grad is left. There is one tg.param_grad for each parameter of floats that the pattern names: zeros if the
+//   loss does not depend on it, and in rows that no tg.param reads. Without parameters or @train only tg.grad is expanded.
+//   Parameters of integers, function results, captures and updates do not change. The gradients of @train are those of
+//   one call, undivided; those of @apply are the means.
+// Where: first, so that all later passes see forward and backward pass as one program.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,8 +56,8 @@ Error gradError(const Loc& loc, int constraint, std::string message) {
   return failAt(loc, fmt::format("append-grad [append-grad.c{}]: {}", constraint, message));
 }
 
-/// Replaces each tg.grad of a function by the ops that compute it. In text order an inner gradient
-/// comes before the one that reads it.
+/// Replaces each tg.grad of a function by the ops that compute it, in text order, so that an inner gradient is expanded
+/// before the one that reads it.
 class GradExpansion {
  public:
   GradExpansion(Module& module, Item& func, int64_t checkpoint, DiagnosticHandler onRemark)
@@ -65,13 +65,13 @@ class GradExpansion {
 
   Result<void> run() {
     auto& ops = func_.body.ops;
-    OpList rest = ops.takeAll();  // a gradient is built behind what it is the gradient of
+    OpList rest = ops.takeAll();  // a gradient is appended to the ops in front of its tg.grad
     Result<void> outcome;
     while (!rest.empty()) {
       std::unique_ptr<Op> op = rest.takeFront();
       const bool request = op->code == Opcode::grad && outcome;
       if (request) outcome = expand(*op);
-      // After an error the rest is kept as it was, so that the module stays printable.
+      // After an error the other ops are kept, so that the module can be printed.
       if (!request || !outcome) ops.push_back(std::move(op));
     }
     return outcome;
@@ -86,7 +86,7 @@ class GradExpansion {
     for (size_t i = 0; i < gradients.size(); ++i) {
       Value* named = op.result(static_cast<int>(i));
       named->uses.replaceAll(gradients[i]);
-      // The author's name goes to the gradient, unless another result already gave it one.
+      // The gradient takes the name of the result, unless it already has that of another result.
       bool shared = false;
       for (size_t j = 0; j < i; ++j) shared = shared || gradients[j] == gradients[i];
       if (!shared) gradients[i]->name = named->name;
@@ -100,6 +100,7 @@ class GradExpansion {
   DiagnosticHandler onRemark_;
 };
 
+/// The first result of a function, if it can be a loss.
 Result<Value*> findLoss(const Item& func) {
   const Op* end = func.body.terminator();
   if (!end || end->operands.empty())
@@ -117,6 +118,7 @@ Result<Value*> findLoss(const Item& func) {
   return loss;
 }
 
+/// The parameters of floats that the pattern matches.
 Result<std::vector<Item*>> chosenParams(const Module& module, const Item& func, const std::string& pattern) {
   std::vector<Item*> params = module.all(ItemKind::param), chosen;
   const Item* integer = nullptr;
@@ -138,13 +140,13 @@ Result<std::vector<Item*>> chosenParams(const Module& module, const Item& func, 
   return chosen;
 }
 
-/// Sums of gradients over several calls, and the function that hands them on.
+/// Adds sums of gradients over several calls as states, and the function @apply that has them as its gradients.
 class Accumulation {
  public:
   Accumulation(Module& module, Item& func, int64_t calls)
       : module_(module), train_(func), calls_(calls), builder_(&module, &func) {}
 
-  /// Appends to the function without its terminator; `gradients` are those of `params`.
+  /// Appends to a function whose terminator was taken out; `gradients` belong to `params`.
   void run(const std::vector<Item*>& params, const std::vector<Value*>& gradients) {
     std::vector<Value*> next;
     for (size_t i = 0; i < params.size(); ++i) {
@@ -178,7 +180,7 @@ class Accumulation {
     return builder.create(Opcode::state, {Operand::symbol(stateOf(param))}, {}, {sumType(param)})->result();
   }
 
-  /// Sums of f16 and bf16 are f32, so that small shares are not lost.
+  /// Sums of f16 and bf16 gradients are f32, so that small shares are not lost.
   static Type sumType(const Item& param) {
     return Type::tensor(computeType(param.type.dtype), param.type.shape);
   }
@@ -189,7 +191,7 @@ class Accumulation {
     state->loc = derivedLoc("grad", param.loc);
   }
 
-  /// Right behind the function whose calls it counts.
+  /// Adds @apply directly behind the function whose calls it counts.
   void addApply(const std::vector<Item*>& params) {
     auto& items = module_.items;
     auto at =
@@ -236,8 +238,8 @@ Result<void> checkAccumulation(const Module& module, const Item& func, const std
   return {};
 }
 
-/// The gradient of what a tg.param reads as one of the whole parameter: zeros in the rows that it does not read. Null
-/// where the loss does not depend on what it reads.
+/// The gradient of the rows that a tg.param reads as a gradient of the whole parameter, with zeros in the other rows. Null
+/// if the gradient is zero.
 Value* ofWhole(Builder& builder, const Item& param, const Value& read, Value* gradient) {
   if (isNumber(*gradient, 0)) return nullptr;
   const std::vector<int64_t> rows = as::param(*read.def).rows();
@@ -248,6 +250,7 @@ Value* ofWhole(Builder& builder, const Item& param, const Value& read, Value* gr
   return builder.op(Opcode::pad, {gradient}, {{"low", Attr::ints(low)}, {"high", Attr::ints(high)}});
 }
 
+/// Differentiates the loss and adds a tg.param_grad for each parameter: the sum over all of its reads.
 Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std::vector<Item*>& params,
                               const AppendGradOptions& options, const DiagnosticHandler& onRemark) {
   auto& ops = func.body.ops;
@@ -292,7 +295,7 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
   return {};
 }
 
-/// Hands each remark on once, also of a kernel that several calls differentiate.
+/// Passes each remark on once, even if several calls differentiate the same kernel.
 DiagnosticHandler once(const DiagnosticHandler& handler) {
   if (!handler) return {};
   return [handler, told = std::make_shared<std::set<std::string>>()](const Diagnostic& remark) {
@@ -302,8 +305,8 @@ DiagnosticHandler once(const DiagnosticHandler& handler) {
 
 }  // namespace
 
-/// Whether the module asks for gradients by tg.grad alone: it has no parameter or no @train, and no option says
-/// otherwise.
+/// Whether the module asks for gradients only by tg.grad: it has no parameter or no @train, and the options are the
+/// defaults.
 static bool onlyRequests(const Module& module, const AppendGradOptions& options) {
   const AppendGradOptions none;
   if (options.func != none.func || options.wrt != none.wrt || options.accumulate != none.accumulate)
@@ -315,7 +318,7 @@ static bool onlyRequests(const Module& module, const AppendGradOptions& options)
   return false;
 }
 
-/// Says so where gradients pass products of f16, in which small ones become 0, before anything scales the loss.
+/// Remarks the first f16 product: small gradients through it become 0 unless a later pass scales the loss.
 static void remarkUnscaled(const Item& func, const PassContext& context) {
   for (const Op* op : func.body.ops) {
     if (multipliedAs(*op) != "f16") continue;

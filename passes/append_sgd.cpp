@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // append-sgd: gradient descent, with momentum or without.
 //
-// What: for each gradient one tg.sgd_update, and with a momentum a velocity as state.
+// What: adds one tg.sgd_update for each gradient and, with a momentum, a velocity as state.
 //
 //   tg.param_grad @w, %d_w      →    state @sgd.v.w
 //                                    %w_next, %v = tg.sgd_update %w, %d_w, %lr, %decay, %v_w {momentum = 0.9}
 //                                    tg.update @w, %w_next   tg.update @sgd.v.w, %v
 //
-//   d = g + wd·p (decay is L2: the velocity sees it), v' = momentum·v + d, p' = p - lr·v', or
-//   p - lr·(d + momentum·v') if nesterov. Normalizing, clipping, grad_norm, lr and who decays are those of
-//   append-adam.
+//   d = g + wd·p (decay is L2, so it enters the velocity), v' = momentum·v + d, p' = p - lr·v', or
+//   p - lr·(d + momentum·v') with nesterov. Normalizing, clipping, grad_norm, lr and the choice of decayed parameters are
+//   those of append-adam.
 // Requires: stage tensor, after append-grad.
 //   c1 to c7, c10: optimizer/optimizer.h; c8: nesterov has a momentum.
-// Ensures: one tg.update for each of these parameters and velocities; the param_grads stay. A parameter
-//   without a gradient is left as it is, decay included, and a remark names it. After
-//   append-grad{accumulate=N} all of it stands in the function that has the summed gradients.
+// Ensures: one tg.update for each of these parameters and velocities; the param_grads stay. A parameter without a gradient
+//   is not changed, not even by decay, and a remark names it. After append-grad{accumulate=N} all of it is added to the
+//   function that has the summed gradients.
 // Where: after append-grad, whose gradients it reads; before fuse, so that the updates fuse too.
 #include <cmath>
 
@@ -42,7 +42,7 @@ class Sgd {
   }
 
  private:
-  /// The decay of all parameters that decay, or of all that do not: one value each.
+  /// The decay of all parameters that decay, or the zero of those that do not: one value each.
   Value* decay(bool decays) {
     TensorExpr& value = decay_[decays];
     if (!value)

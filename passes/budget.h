@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The option `budget` of passes.
+// Parses the option `budget` of passes.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace tg {
 
-/// As few bytes as there can be.
+/// The budget `least`: as few bytes as possible.
 constexpr int64_t kLeastBudget = -1;
 
-/// The bytes of all buffers together that a budget says, kLeastBudget, or kMaxBytes where it is empty.
+/// The bytes that all buffers together may take: the number in `text`, kLeastBudget, or kMaxBytes if it is empty.
 inline Result<int64_t> budgetOf(const Module& module, const std::string& text) {
   if (text.empty()) return kMaxBytes;
   if (text == "least") return kLeastBudget;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// canonicalize: folds constants and identities.
+// canonicalize: folds constants, identities and views.
 //
 //   %k = tg.constant 2.0                  %k = tg.constant 2.0
 //   %r = tg.mul %k, %k             →      %r = tg.constant 4.0
 //   %m = tg.less_equal %column, %row →    %m = tg.causal_mask          (of iotas, row moved by columns - rows)
 //   %y = tg.reshape %x {shape = [2]}      (uses of %y read %x, of shape 2)
 //
-// Folds: elementwise ops over constants (f32 results rounded once, i32 wrapped); x+0, x-0, x·1, x/1;
-// -(-x); dropout of p = 0; views, means and extrema of constants; views and casts that change nothing;
-// a transpose of a transpose, a reshape of a reshape; reductions over axes of extent 1. Not x·0, which
-// is nan for an infinite x, and nothing through stop_gradient, which means something to append-grad.
-// Requires: stage tensor. Ensures: the same values, up to the sign of zero in x+0. A function with tg.grad stays as it is.
-// Where: before cse, which then sees more equal ops; fuse runs it.
+// Folds: elementwise ops over constants (f32 results rounded once, i32 wrapped); x+0, x-0, x·1, x/1; -(-x); dropout of
+// p = 0; views, means and extrema of constants; views and casts that change nothing; a transpose of a transpose, a reshape
+// of a reshape; reductions over axes of extent 1. Not x·0, which is NaN for an infinite x, and nothing through
+// stop_gradient, which append-grad needs.
+// Requires: stage(tensor).
+// Ensures: the same values, up to the sign of zero in x+0. A function with tg.grad stays as it is.
+// Where: before cse, which then finds more equal ops; fuse runs it.
 
 #include "ir/infer.h"
 #include "ir/op_view.h"
@@ -21,7 +22,8 @@
 namespace tg {
 namespace {
 
-/// The literal of a constant whose elements are all equal. A seed of gradients may become another value yet.
+/// The literal of a constant whose elements are all equal; null for other values, and for a seed of gradients, which
+/// mixed-precision may still replace.
 const Operand* splat(const Value* value) {
   if (!value->def || value->def->code != Opcode::constant || as::constant(*value->def).seed()) return nullptr;
   const Operand& literal = value->def->operands[0];
@@ -68,7 +70,7 @@ bool foldConstants(Op& op) {
   return true;
 }
 
-/// Turns a cast of a constant between memory's type and the one kernels compute with into a constant.
+/// Turns a cast of a constant between a 16-bit type and another float type into a constant.
 bool foldNarrowCast(Op& op) {
   if (op.code != Opcode::cast || !splat(op.in(0))) return false;
   const DType from = op.in(0)->type.dtype, to = op.result()->type.dtype;
@@ -77,7 +79,7 @@ bool foldNarrowCast(Op& op) {
   return true;
 }
 
-/// The narrow value that a cast only widened before another gives its type back.
+/// The 16-bit value below a widening cast, if this cast narrows it back to the same type.
 Value* foldWidened(const Op& op) {
   const Op* inner = op.code == Opcode::cast ? op.in(0)->def : nullptr;
   if (!inner || inner->code != Opcode::cast || !isNarrow(op.result()->type.dtype)) return nullptr;
@@ -85,8 +87,7 @@ Value* foldWidened(const Op& op) {
   return exact && inner->in(0)->type == op.result()->type ? inner->in(0) : nullptr;
 }
 
-/// Turns a rearrangement, an average or an extremum of equal elements into a constant; a sum only of
-/// zeros, because other sums round.
+/// Turns a view, mean or extremum of equal elements into a constant. A sum only of zeros, because other sums round.
 bool foldSplat(Op& op) {
   switch (op.code) {
   case Opcode::reshape:
@@ -111,13 +112,13 @@ bool foldSplat(Op& op) {
   return true;
 }
 
-/// Whether a value holds each element's place along the last axis but `fromEnd`.
+/// Whether each element of a value is its index along the axis that is `fromEnd` axes before the last.
 bool isPlace(const Value* value, int fromEnd) {
   return value->def && value->def->code == Opcode::iota && value->type.rank() >= 2 &&
          as::iota(*value->def).axis() == value->type.rank() - 1 - fromEnd;
 }
 
-/// Turns column <= row + columns - rows, with both places written out for the whole matrix, into the mask that
+/// Turns column <= row + columns - rows, with iotas of the matrix's shape as column and row, into tg.causal_mask, which
 /// kernels know.
 bool foldCausalMask(Op& op) {
   if (op.code != Opcode::less_equal || op.result()->type.rank() < 2) return false;
@@ -141,7 +142,7 @@ bool foldCausalMask(Op& op) {
   return true;
 }
 
-/// Leaves zeros out of a sum of squares; one number alone is a square.
+/// Drops zeros from a sum of squares; with one rank-0 operand left it becomes tg.square.
 bool foldSumOfSquares(Op& op) {
   if (op.code != Opcode::sum_of_squares) return false;
   OperandList kept;
@@ -158,7 +159,7 @@ bool foldSumOfSquares(Op& op) {
 
 bool sameType(const Op& op, const Value* value) { return value->type == op.result()->type; }
 
-/// The operand an arithmetic identity reduces the op to.
+/// The operand that an op equals by an arithmetic identity, or null.
 Value* foldIdentity(const Op& op) {
   auto neutral = [&](int kept, double number) {
     return isSplat(op.in(1 - kept), number) && sameType(op, op.in(kept)) ? op.in(kept) : nullptr;
@@ -187,7 +188,7 @@ bool isIdentityPermutation(const std::vector<int64_t>& perm) {
   return true;
 }
 
-/// A transpose of a transpose becomes one, a reshape of a reshape reads the innermost.
+/// A transpose of a transpose becomes one transpose; a reshape of a reshape reads the inner operand.
 void mergeViews(Op& op) {
   const Op* inner = op.in(0)->def;
   if (!inner || inner->code != op.code) return;
@@ -202,7 +203,7 @@ void mergeViews(Op& op) {
   }
 }
 
-/// The operand of a view, cast or reduction that changes nothing.
+/// The operand of a view, cast or reduction that changes nothing, or null.
 Value* foldView(Op& op) {
   if (op.code == Opcode::reshape || op.code == Opcode::transpose) mergeViews(op);
   if (op.numOperands() != 1 || !sameType(op, op.in(0))) return nullptr;
@@ -222,7 +223,7 @@ Value* foldView(Op& op) {
   }
 }
 
-/// A reduction over axes of extent 1 only drops them.
+/// Turns a reduction over axes of extent 1 into a reshape.
 void reductionToReshape(Op& op) {
   if (op.code != Opcode::sum && op.code != Opcode::mean && op.code != Opcode::max_reduce &&
       op.code != Opcode::min_reduce)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// canonicalize-kernels: shortens the kernels that a module was given.
+// canonicalize-kernels: simplifies the kernels that the module was written with.
 //
 //   %n = tgk.dim %x, 0 : u32                       %q = tgk.load %a[0] : f32
 //   tgk.for %k = 0 to(4) {                         tgk.for %k = 0 to(4) {
@@ -8,9 +8,9 @@
 //     tgk.yield                                    }
 //   }
 //
-// Requires: stage tensor; two buffers of a kernel never share bytes that it writes. Ensures: each kernel
-// computes the same bits (passes/kernel/simplify.h says what is done); parameters, launch and names of
-// kernels stay. Running it twice is running it once.
+// Requires: stage(tensor); a kernel's buffers share no bytes that it writes.
+// Ensures: each kernel computes the same bits (passes/kernel/simplify.h lists the rewrites); parameters, launch and names
+//   of kernels do not change. Idempotent.
 // Where: anywhere before fuse; before append-grad it leaves less to differentiate.
 #include "passes/kernel/simplify.h"
 #include "passes/pass.h"

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// cse: computes equal pure expressions once.
+// cse: common subexpression elimination: computes equal pure expressions once.
 //
 //   %a = tg.exp %x
 //   %b = tg.exp %x        →    %a = tg.exp %x
 //   %c = tg.add %a, %b         %c = tg.add %a, %a
 //
-// Requires: stage tensor. Ensures: no two pure ops of a function have equal names, operands, attributes
-// and types; the first in the text stays. The operands of a commutative op may stand in either order. Members of
-// groups, which lie one behind the other in one place, stay values of their own. A function with tg.grad stays as it is.
+// Requires: stage(tensor).
+// Ensures: no two pure ops of a function have equal names, operands, attributes and types; the first in the text stays.
+//   The operands of a commutative op may be in either order. Members of groups have fixed places one behind the other, so
+//   two of them are not merged. A function with tg.grad stays as it is.
 // Where: after append-grad, whose rules repeat constants and forward expressions; fuse runs it.
 #include <unordered_map>
 

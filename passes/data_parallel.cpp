@@ -13,8 +13,8 @@
 //   return %loss                     tg.param_grad @b, %b_mean
 //                                    return %loss_mean
 //
-//   Values are put into buckets in the order in which the text computes them, until `bucket` bytes are full. A bucket's
-//   collective stands right behind its last value, so that it overlaps with the rest of the backward pass. With
+//   Values are put into buckets in the order in which the text computes them; a bucket is full at `bucket` bytes. Its
+//   collective comes directly behind its last value, so that it overlaps with the rest of the backward pass. With
 //   append-grad{accumulate=N} gradients are reduced in @apply, every N-th call, and the loss in each call.
 //
 //   With shard=optimizer and ranks=N (ZeRO stage 1) each rank gets one of N shards of each gradient, and the optimizer
@@ -23,15 +23,15 @@
 //   %w_mean = tg.reduce_scatter %d_w {ranks = N}
 //   tg.param_grad @w, %w_mean {ranks = N}
 //
-//   A parameter whose elements N does not divide is not sharded, and a remark says how many bytes these are.
+//   A parameter whose number of elements N does not divide is not sharded; a remark tells the bytes of all of these.
 //
 // Requires: stage tensor.
 //   c1: the function exists; c2: it has gradients; c3: it has no collectives yet; c4: no parameter with a
 //   gradient is updated yet; c5: the loss is not scaled yet; c6: bucket is 0 or more; c7: shard is none or
 //   optimizer; c8: ranks is 1 or more.
-// Ensures: gradients of f16 and bf16 are reduced as f32. Other readers of a gradient or the loss see this rank's own.
-// Where: behind append-grad; before mixed-precision, so that all ranks decide by the same gradients whether they are
-//   finite, and before the optimizer.
+// Ensures: gradients of f16 and bf16 are reduced as f32. Other readers of a gradient or the loss read this rank's own.
+// Where: behind append-grad; before mixed-precision, so that all ranks test the same gradients for being finite, and
+//   before the optimizer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ class Bucketing {
     for (const Op* op : func.body.ops) place_[op] = place++;
   }
 
-  /// Makes the operand of an op the mean over the ranks.
+  /// Makes the operand of an op its mean over the ranks.
   void add(Op& reader, int operand) {
     Value* value = reader.in(operand);
     if (!isFloat(value->type.dtype) || (value->def && value->def->code == Opcode::constant)) return;
@@ -87,7 +87,7 @@ class Bucketing {
     }
     if (!bucket.empty()) reduce(bucket);
   }
-  /// Bytes of the gradients that cannot be sharded, and of all.
+  /// The bytes of gradients that cannot be sharded, and of all gradients.
   std::pair<int64_t, int64_t> wholeBytes() const {
     std::pair<int64_t, int64_t> bytes;
     for (const Reduced& each : values_)
@@ -117,7 +117,7 @@ class Bucketing {
   }
   int placeOf(const Reduced& each) const { return each.value->def ? place_.at(each.value->def) : -1; }
 
-  /// Inserts the collectives behind the last of the values, and moves their readers behind them.
+  /// Inserts the collectives of a bucket behind its last value, and moves the readers behind them.
   void reduce(const std::vector<Reduced*>& bucket) {
     const Op* last = bucket.back()->value->def;
     Op* next = last ? last->next() : func_.body.ops.front();
@@ -141,7 +141,7 @@ class Bucketing {
     builder_.setHint("");
   }
 
-  /// Inserts one collective of those values of the bucket that are, or are not, sharded.
+  /// Inserts one collective for the values of a bucket that are sharded (reduce_scatter) or are not (all_reduce).
   void addCollective(const std::vector<Reduced*>& bucket, Opcode code,
                      std::unordered_map<const Reduced*, Value*>& means) {
     const bool scatters = code == Opcode::reduce_scatter;
@@ -168,7 +168,7 @@ class Bucketing {
   int64_t bucket_, shards_;
   Builder builder_;
   std::unordered_map<const Op*, int> place_;
-  std::unordered_map<const Value*, size_t> slots_;  ///< of values_, before they are sorted
+  std::unordered_map<const Value*, size_t> slots_;  ///< index into values_, before that is sorted
   std::vector<Reduced> values_;
 };
 

@@ -50,8 +50,8 @@ Result<std::vector<Value*>> GradEngine::gradients(Value* loss, const std::vector
   return out;
 }
 
-/// Remarks on the op at which a value on whose value the loss depends loses its gradient. Conditions and
-/// tg.stop_gradient pass no value on.
+/// Remarks, for each value of `wrt` that the loss depends on but that has no gradient, the first op at which the gradient is
+/// lost. Conditions and tg.stop_gradient do not count as dependences.
 void GradEngine::remarkCuts(const Value* loss, const std::vector<Value*>& wrt) const {
   auto flows = [](const Op& op, const Value* from) {
     return op.info().scalar != Scalar::stop_gradient && from->type.dtype != DType::i1;
@@ -114,7 +114,7 @@ Result<void> GradEngine::backward(const std::vector<Op*>& ops) {
   return {};
 }
 
-/// Gives an op the optional results that the text left out: its gradient reads them.
+/// Adds the optional results that the text left out of an op: its gradient rule reads them.
 static void addOptionalResults(Op& op, Builder& builder) {
   const table::Results& row = op.info().results;
   if (row.variadic || static_cast<int>(op.results.size()) == row.count) return;
@@ -168,7 +168,7 @@ Result<void> GradEngine::differentiate(Op& op) {
   return {};
 }
 
-/// Emits the op's decomposition once more and differentiates that.
+/// Emits the op's decomposition again and differentiates that.
 Result<void> GradEngine::byDecomposition(Op& op, const std::vector<Value*>& resultGrads) {
   std::vector<Value*> operands;
   for (const Operand& operand : op.operands) operands.push_back(operand.value);
@@ -186,6 +186,7 @@ Result<void> GradEngine::byDecomposition(Op& op, const std::vector<Value*>& resu
   return {};
 }
 
+/// Adds to the gradient of a value.
 void GradEngine::accumulate(Value* value, Value* gradient) {
   Value*& sum = gradients_[value];
   if (gradient->def && !sum) unnamed_.insert(gradient);
@@ -197,7 +198,7 @@ void GradEngine::accumulate(Value* value, Value* gradient) {
   }
 }
 
-/// Calls a gradient d_NAME after the first value it belongs to, once it is complete.
+/// Names a complete gradient d_NAME, after the first value that it belongs to.
 void GradEngine::nameAfter(Value* gradient, const Value* value) {
   if (unnamed_.erase(gradient)) gradient->name = builder_.names().unique("d_" + value->name);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reverse-mode differentiation of straight-line code: the walk, without any op's formula.
+// Reverse-mode differentiation of straight-line code: the backward walk. The formulas are in grad_rules/.
 #pragma once
 
 #include <unordered_map>
@@ -10,21 +10,20 @@
 
 namespace tg {
 
-/// Differentiates what stands in a function's body so far, appending to it. Use one engine for one
-/// gradient.
+/// Differentiates the ops that a function's body holds at that time, and appends the gradient to it. Use one engine for
+/// one gradient.
 class GradEngine {
  public:
-  /// `builder` appends to the body of `func`. `checkpoint` is for the loops of kernels: see KernelVjpRequest.
-  /// `onRemark` hears of ops that a value passes on its way to the loss, but its gradient does not.
+  /// `builder` appends to the body of `func`. `checkpoint` is for the loops of kernels: see KernelVjpRequest. `onRemark` is
+  /// told of ops through which the loss depends on a value of `wrt`, but which pass no gradient.
   GradEngine(Builder& builder, Item& func, int64_t checkpoint = 0, DiagnosticHandler onRemark = {})
       : builder_(builder), func_(func), checkpoint_(checkpoint), onRemark_(std::move(onRemark)) {}
 
-  /// The gradient of `loss` (rank 0, float) with respect to each of `wrt`, of that value's type; zeros
-  /// where the loss does not depend on it. Only ops on a path from `wrt` to `loss` are differentiated,
-  /// and only what the results need is left in the body. An error names an op on such a path that has
-  /// no gradient; nothing of it stays in the body.
+  /// The gradient of `loss` (rank 0, float) with respect to each value of `wrt`, of that value's type; zeros if the loss
+  /// does not depend on it. Only ops on a path from `wrt` to `loss` are differentiated, and only ops that the gradients need
+  /// are left in the body. The error names an op on such a path that has no gradient; then nothing is left of the gradient.
   Result<std::vector<Value*>> gradients(Value* loss, const std::vector<Value*>& wrt);
-  /// The same, for the gradients that train: the constant 1 they start from is marked as the function's seed.
+  /// The same for training: the constant 1 at which the gradients start is marked as the function's seed.
   Result<std::vector<Value*>> trainingGradients(Value* loss, const std::vector<Value*>& wrt);
 
  private:
@@ -40,12 +39,12 @@ class GradEngine {
   Item& func_;
   int64_t checkpoint_;
   DiagnosticHandler onRemark_;
-  std::vector<Op*> forward_;  ///< the ops that were there already
+  std::vector<Op*> forward_;  ///< the ops of the body before the gradient
   bool inDecomposition_ = false;
   bool marksSeed_ = false;
-  std::unordered_set<const Value*> active_;  ///< depend on `wrt`
+  std::unordered_set<const Value*> active_;  ///< values that depend on `wrt`
   std::unordered_map<const Value*, Value*> gradients_;
-  std::unordered_set<const Value*> unnamed_;  ///< appended, not called d_… yet
+  std::unordered_set<const Value*> unnamed_;  ///< appended gradients that have no name d_… yet
 };
 
 }  // namespace tg

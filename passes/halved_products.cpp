@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rewrites f32 products and attention to f32x3 with scaled operands:
+//
 //   %y = tg.matmul %x, %w   →   %x_scale, %w_scale = powers of two, %x_unscale, %w_unscale = 1 by them
 //                               %x_scaled = tg.mul %x, %x_scale
 //                               %w_scaled = tg.mul %w, %w_scale
@@ -6,13 +8,14 @@
 //                               %y = %y_scaled · %x_unscale · %w_unscale
 //   %o, %l = tg.attention %q, %k, %v   →   %o, %l = tg.attention %q, %k, %v, %q_scale, %k_scale, %v_scale {…}
 //
-// Attention takes the scales beside its operands, as its weights and their gradients are formed within. A gradient
-// of it is expanded into its two parts; one that has something to add to δ stays, as nothing bounds its ds.
+// Attention takes the scales as operands of their own, because its weights and their gradients are formed inside. A gradient
+// of attention is expanded into its two parts. One with a gradient of lse is left: that is added to δ, so nothing bounds ds.
 //
-// The scale of %x is 2^(13 - floor(log2 m)), m being its largest finite |element|: that is then 2^13 to 2^14, or to
-// 2^15 where a device rounds the logarithm up or down, so that no half is infinite and what the low ones miss is
-// 2^-38 of m at most. m is held within [2^-86, 2^94], beyond which scales, or a sum times one of them, would leave f32.
-// A tensor has one scale whatever views products read it through. Its maximum is formed row by row first, as kernels
+// The scale of %x is 2^(13 - floor(log2 m)), where m is its largest finite |element|. Scaled, m is then 2^13 to 2^14, or up
+// to 2^15 where a device rounds the logarithm, so that no half is infinite, and the low halves lose at most 2^-38 of m.
+// m is clamped to [2^-86, 2^94], beyond which scales, or a sum times one of them, would leave the range of f32. A tensor
+// has one scale for all views through which products read it. Its maximum is formed row by row first, so that kernels over
+// rows can form it as they go.
 // that compute rows can form it on their way.
 #include "passes/halved_products.h"
 
@@ -31,9 +34,9 @@
 namespace tg {
 namespace {
 
-constexpr double kTop = 13;                            ///< exponent that the largest element gets
-constexpr double kLeast = 0x1p-86, kLargest = 0x1p94;  ///< elements that scales are made for
-constexpr int64_t kLeastExtent = 16;                   ///< of a matrix of the units
+constexpr double kTop = 13;                            ///< the exponent of the largest element after scaling
+constexpr double kLeast = 0x1p-86, kLargest = 0x1p94;  ///< the range to which the largest element is clamped
+constexpr int64_t kLeastExtent = 16;                   ///< the side of a matrix of matrix units
 
 class HalvedProducts {
  public:
@@ -64,7 +67,7 @@ class HalvedProducts {
            std::min({out[out.rank() - 2], out.back(), inner}) >= kLeastExtent;
   }
 
-  /// Of heads that kernels of matrix units hold in registers.
+  /// Whether kernels for matrix units can hold the heads of an attention in registers.
   static bool suitsAttention(const Op& op) {
     constexpr int64_t kWidest = 64;
     const as::attention view(op);
@@ -75,7 +78,7 @@ class HalvedProducts {
            heads(v.back()) && std::min(q[q.rank() - 2], v[v.rank() - 2]) >= kLeastExtent;
   }
 
-  /// What a value is a view of.
+  /// The value that a chain of views starts at.
   static Value* source(Value* value) {
     while (value->def && value->def->info().has(table::view)) value = value->def->in(0);
     return value;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel-vjp: the gradient of a kernel as a kernel beside it.
+// kernel-vjp: adds the gradient of a kernel as another kernel.
 //
-// What: adds the VJP of one kernel to the module: cotangents of its results go in, gradients of its operands
-// come out.
+// What: adds the VJP of one kernel to the module. Its inputs are the cotangents of the kernel's results, its results the
+// gradients of the kernel's operands.
 //
 //   kernel @k(%x: …, in, %o: …, out) { … }   →   kernel @k(…) { … }
 //                                                kernel @k.vjp(%x: …, in, %d_o: …, in, %d_x: …, accum) { … }
@@ -10,12 +10,12 @@
 // Requires: stage tensor.
 //   c1: the module has the kernel; c2: wrt and of name its parameters; c3: these hold floats; c4: wrt names
 //   in and inout parameters, of names out, inout and accum ones; c5: checkpoint is 0 or more. Every op on a
-//   path from wrt to of has a derivative; the refusals kernel-vjp.g1, g2, … say of one that has none where it
-//   stands, why, and the way out.
-// Ensures: kernels that were there stay as they are; the new one is called NAME.vjp, or NAME.vjp_2, … if that
-//   is taken. Results that `of` does not name have no cotangent.
-// Where: append-grad does this by itself for every kernel that a gradient passes through; alone it shows the
-//   kernel, or makes it for a caller of its own.
+//   path from wrt to of has a derivative; otherwise the errors kernel-vjp.g1, g2, … tell where the op is, why it has none,
+//   and what to do.
+// Ensures: existing kernels do not change. The new one is called NAME.vjp, or NAME.vjp_2, … if that is taken. Results that
+//   `of` does not name have no cotangent.
+// Where: append-grad does the same for every kernel that a gradient passes through. By itself the pass shows the VJP, or
+//   makes it for another caller.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 
 namespace tg {
 
-/// `[x, w]`, `x,w` or `x|w` as names; a `%` before one is dropped.
+/// The names in `[x, w]`, `x,w` or `x|w`; a `%` before a name is dropped.
 static std::vector<std::string> namesIn(const std::string& text) {
   std::vector<std::string> out;
   std::string name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lower-kernels: regions become kernels, a function becomes a list of commands.
+// lower-kernels: lowers regions to kernels, and functions to lists of commands.
 //
 //   %h = tg.fused (%a = %x) {schedule = map{}} : tensor<64xf32> -> @arena[0] { … tg.relu … }
 //   return %h : tensor<64xf32>
@@ -10,15 +10,15 @@
 //   …
 //   kernel @k0_relu(…) workgroup(64, 1, 1) grid(1, 1, 1) { … }
 //
-// Requires: stage planned. Ensures: functions hold dispatches, fills, copies and barriers only; a barrier
-// stands exactly where a command touches bytes an earlier one since the last barrier wrote, or writes
-// bytes it read; equal kernels stand once. The kernel of a tg.custom is made static; before its dispatch a
-// fill zeroes what it only adds to, and a copy brings an inout its value where it does not stand in place.
-// Where the target ends loops early and data decide how long they are, the kernel has a word of @loops more,
-// which a fill clears and the kernel sets where a loop was cut.
-//
-// It stands after plan, because ranges are places, and before the shader compiler, because kernels are
-// the last form that reads and runs without a device.
+// Requires: stage(planned).
+// Ensures: functions hold only dispatches, fills, copies, barriers, collectives and, for values that the host reads,
+//   tg.home. There is a barrier exactly where a command reads or writes bytes that an earlier one since the last barrier
+//   wrote, or writes bytes that one read. Equal kernels become one. The kernel of a tg.custom is made static; before its
+//   dispatch a fill zeroes the results that it only adds to, and a copy initialises an inout that is not in place. If the
+//   target ends loops early and the number of iterations depends on data, the kernel gets one more parameter, a word of
+//   @loops: a fill clears it, and the kernel sets it if a loop was cut.
+// Where: after plan, because ranges are places; before the shader compiler, because kernels are the last form that can be
+//   read and run without a device.
 
 #include <fmt/format.h>
 
@@ -60,7 +60,7 @@ Range bindingRange(const Op& op, int binding) {
 
 Range slotRange(const Op& op, const ResultSlot& slot) { return placeOf(valuesOf(op, slot), slot.group); }
 
-/// The op a kernel is named after: the heaviest class wins, then the last in the text.
+/// The op that a kernel is named after: one of the heaviest class, the last of these in the text.
 const Op* mainOp(const Op& fused) {
   auto weight = [](const Op& op) {
     switch (op.info().fusion) {
@@ -87,20 +87,20 @@ std::string mainWord(const Op& fused) {
   return std::string(name.substr(name.find('.') + 1));
 }
 
-/// What a dispatch needs to know of a kernel that stands in the table.
+/// The properties of a kernel in the table that its dispatches need.
 struct KnownKernel {
   std::string name;
   std::vector<Type> types;  ///< of the parameters
   std::vector<LoweredKernel::Param> params;
   std::array<int64_t, 3> grid;
-  bool watched = false;  ///< its last parameter says whether a loop was cut
+  bool watched = false;  ///< whether its last parameter tells that a loop was cut
 };
 
-/// The kernels of the module so far: those equal but for names stand once, under the first's. Of equal
+/// The kernels of the module so far. Kernels that differ only in names are kept once, under the first one's name. Of equal
 /// regions, which layers repeat, only the first is lowered.
 class KernelTable {
  public:
-  /// What a region with this key was lowered to, or null.
+  /// The kernel that a region with this key was lowered to, or null.
   const KnownKernel* find(const std::string& key) const {
     auto it = known_.find(key);
     return it == known_.end() ? nullptr : &it->second;
@@ -108,11 +108,11 @@ class KernelTable {
   const KnownKernel* remember(const std::string& key, KnownKernel kernel) {
     return &known_.insert_or_assign(key, std::move(kernel)).first->second;
   }
-  /// The name of the kernel, which is taken over when it is new.
+  /// Adds a kernel, unless an equal one is there; returns its name.
   std::string add(std::unique_ptr<Item> kernel, const std::string& word) {
     const size_t next = kernels_.size();
     auto [like, fresh] = byHash_.try_emplace(quickHash(*kernel), First{next, false});
-    if (!fresh) {  // keys are long: made where a hash is met again
+    if (!fresh) {  // keys are long, so they are made only for equal hashes
       if (!std::exchange(like->second.hasKey, true))
         byKey_.emplace(kernelKey(*kernels_[like->second.index]), like->second.index);
       const auto [same, isNew] = byKey_.emplace(kernelKey(*kernel), next);
@@ -131,7 +131,7 @@ class KernelTable {
     bool hasKey;
   };
   std::unordered_map<uint64_t, First> byHash_;
-  std::unordered_map<std::string, size_t> byKey_;  ///< kernels whose hash is no other's are missing
+  std::unordered_map<std::string, size_t> byKey_;  ///< only kernels whose hash was met again
   std::unordered_map<std::string, KnownKernel> known_;
   std::vector<std::unique_ptr<Item>> kernels_;
 };
@@ -180,11 +180,11 @@ class FunctionLowering {
   Item& func_;
   const Target& target_;
   KernelTable& kernels_;
-  int64_t& loopsBytes_;  ///< of @loops so far
+  int64_t& loopsBytes_;  ///< bytes of @loops so far
   OpList out_;
   Builder build_{out_};
   std::unordered_map<std::string, std::vector<Range>> read_, written_;  ///< since the last barrier, by buffer
-  /// Bytes between ranks, in the order in which they left.
+  /// A collective that was begun and not waited for; inFlight_ has them in order.
   struct InFlight {
     int64_t id;
     std::vector<Range> ranges;
@@ -202,7 +202,7 @@ bool overlapsAny(const std::unordered_map<std::string, std::vector<Range>>& rang
   return false;
 }
 
-/// Puts a barrier where a command reads what is being written, or writes what is being read or written.
+/// Inserts a barrier if a command reads or writes bytes written since the last one, or writes bytes read since then.
 void FunctionLowering::order(const std::vector<Access>& accesses, const Loc& loc) {
   bool hazard = false;
   for (const Access& access : accesses) {
@@ -230,8 +230,8 @@ void FunctionLowering::command(Opcode code, OperandList operands, AttrList attrs
   build_.setLoc(loc).create(code, std::move(operands), std::move(attrs));
 }
 
-/// Which bindings are read through texel views: none that the schedule calls storage, none whose bytes a
-/// result shares, and none of narrow elements.
+/// For each binding, whether it is read through a texel view: not if the schedule says storage, if a result shares its
+/// bytes, or if its elements have 16 bits.
 std::vector<bool> FunctionLowering::texelReads(const Op& fused) const {
   std::vector<bool> texel(fused.operands.size(), target_.reads == "texel");
   const Schedule schedule = scheduleOf(fused);
@@ -245,13 +245,13 @@ std::vector<bool> FunctionLowering::texelReads(const Op& fused) const {
   return texel;
 }
 
-/// The kernel of a region, lowered unless an equal region was.
+/// The kernel of a region; lowers it unless an equal region was lowered before.
 Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std::string& word) {
   const std::vector<bool> texels = texelReads(fused);
   TG_CHECK(checkSkips(fused));
   std::string key = regionKey(fused) + fused.attr("schedule").str() + '\n';
   for (bool texel : texels) key += texel ? 't' : 's';
-  for (const auto& result : fused.results)  // what stands in place of an operand waits for its loads
+  for (const auto& result : fused.results)  // stores of a result in place wait for the operand's loads
     key += result->place && result->place->inplace ? 'i' : 'o';
   if (const KnownKernel* known = kernels_.find(key)) return known;
   TG_TRY(LoweredKernel lowered, lower(fused, texels));
@@ -261,7 +261,7 @@ Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std
   lowered.kernel->grid.clear();
   for (int64_t extent : lowered.grid) lowered.kernel->grid.push_back(Operand::literal(extent));
   lowered.kernel->loc = fused.loc;
-  lowered.kernel->name = word;  // for errors; the table gives it its own
+  lowered.kernel->name = word;  // for errors; the table names it
   legalize(&module_, *lowered.kernel);
   TG_CHECK(checkFeatures(*lowered.kernel, target_));
   TG_TRY(const bool bounded, fitLoops(*lowered.kernel, target_));
@@ -288,8 +288,8 @@ Result<LoweredKernel> FunctionLowering::lower(const Op& fused, const std::vector
   return lowered;
 }
 
-/// A parameter's range is its place, and as long as its type: a view of whole texels may end in the
-/// padding behind the value.
+/// The ranges that a kernel's parameters access: the place of the value, extended to the size of the parameter's type, as a
+/// view of whole texels may end in the padding behind the value.
 std::vector<FunctionLowering::Access> FunctionLowering::accessesOf(const Op& fused,
                                                                    const KnownKernel& kernel) const {
   std::vector<ResultSlot> slots = resultSlots(fused);
@@ -352,8 +352,8 @@ void FunctionLowering::fill(const Op& op) {
   zero({range.text, range.items[0].integer, range.items[1].integer}, op.loc);
 }
 
-/// What a custom kernel finds in the bytes of its results: zeros to add to, and the values that an inout
-/// starts with, unless it stands in their place.
+/// Initialises the results of a custom kernel: zeros for those that it adds to, and the value of an inout that is not in
+/// place.
 void FunctionLowering::startValues(const Op& fused, const KnownKernel& kernel,
                                    const std::vector<Access>& accesses) {
   for (size_t index = 0; index < kernel.params.size(); ++index) {
@@ -366,7 +366,7 @@ void FunctionLowering::startValues(const Op& fused, const KnownKernel& kernel,
   }
 }
 
-/// The word of a dispatch whose kernel watches its loops, set to zero.
+/// A word of @loops, zeroed, for a dispatch whose kernel watches its loops.
 FunctionLowering::Access FunctionLowering::watchWord(const Loc& loc) {
   Range word{std::string(kLoopsBuffer), loopsBytes_, byteSize(DType::u32)};
   loopsBytes_ += std::max(target_.alignment, word.bytes);
@@ -374,10 +374,10 @@ FunctionLowering::Access FunctionLowering::watchWord(const Loc& loc) {
   return {std::move(word), "inout"};
 }
 
-/// Begins an all_reduce. Neighbours in memory become one range, with the padding between them, whose zeros stay zero.
-/// Like a barrier, it is ordered behind all earlier commands.
+/// Begins an all_reduce. Neighbours in memory are merged into one range with the padding between them, whose zeros stay
+/// zero. Like a barrier, it waits for all earlier commands.
 void FunctionLowering::begin(const Op& op) {
-  constexpr int64_t kMember = 16;  // what members of a group start at
+  constexpr int64_t kMember = 16;  // the alignment of members of a group
   std::vector<Range> ranges;
   for (const auto& result : op.results) ranges.push_back(placeOf({result.get()}, false));
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
@@ -399,7 +399,7 @@ void FunctionLowering::begin(const Op& op) {
   beginWith(op, std::move(args), std::move(merged), as::all_reduce(op).reduction());
 }
 
-/// Begins a reduce_scatter or all_gather: a pair of ranges for each operand and its result.
+/// Begins a reduce_scatter or all_gather: one pair of ranges for each operand and its result.
 void FunctionLowering::beginShards(const Op& op) {
   OperandList args;
   std::vector<Range> ranges;
@@ -428,7 +428,7 @@ void FunctionLowering::beginWith(const Op& op, OperandList args, std::vector<Ran
   inFlight_.push_back({collectives_++, std::move(ranges), op.loc});
 }
 
-/// Waits for the collectives in flight that use bytes of these accesses, or for `all`.
+/// Waits for the collectives in flight that use bytes of these accesses, or for all of them.
 void FunctionLowering::waitFor(const std::vector<Access>& accesses, bool all) {
   std::erase_if(inFlight_, [&](const InFlight& begun) {
     bool touched = all;
@@ -439,7 +439,7 @@ void FunctionLowering::waitFor(const std::vector<Access>& accesses, bool all) {
   });
 }
 
-/// Commits what was not written to its home already. The verifier has proved that no reader follows.
+/// Copies updated values to their homes unless they are there. The verifier has checked that no reader follows.
 void FunctionLowering::copies() {
   for (Op* op : func_.body.ops) {
     if (op->code != Opcode::update) continue;
@@ -450,7 +450,7 @@ void FunctionLowering::copies() {
   }
 }
 
-/// Values that the host reads keep their names and places.
+/// Adds a tg.home for each value that the host reads; it keeps the value's name and place.
 void FunctionLowering::homes() {
   for (Op* op : func_.body.ops) {
     if (!hostReads(*op)) continue;
@@ -498,7 +498,7 @@ Result<void> run_lower_kernels(Module& module, const NoOptions&, const PassConte
     if (auto lowered = FunctionLowering(module, *func, target, kernels, loopsBytes).run(); !lowered)
       errors.append(lowered.takeError());
   if (!errors.empty()) return errors;
-  // The sources of custom kernels, and the funcs they call, have been made static where they are called.
+  // Custom kernels and the funcs they call have become static kernels where they are called.
   module.items.eraseIf(
       [](const auto& item) { return item->kind == ItemKind::kernel || isKernelFunc(*item); });
   for (auto& kernel : kernels.take()) module.items.push_back(std::move(kernel));

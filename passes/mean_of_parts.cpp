@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch in parts gives the mean of the losses of its parts. That is the loss of the batch where every value is one
-// of three kinds, which each op hands on:
+// Running a batch in parts gives the mean of the parts' losses. That is the loss of the batch if every value is of one of
+// three kinds, which each op propagates:
 //
-//   %x = argument {batch = 0}        rows     along one axis, row by row of the batch: nothing of another row is in it
+//   %x = argument {batch = 0}        rows     along one axis, one row for each row of the batch, which depends on no other
 //   %h = tg.matmul %x, %w            rows
-//   %n = tg.mean %h {axes = [0]}     mean     over the batch; a sum of such, or a multiple of one, is one too
+//   %n = tg.mean %h {axes = [0]}     mean     over the batch; sums and multiples of means are means too
 //   %c = tg.sub %h, %n               refused: each row depends on all others, as in a batch norm
 //   %w = tg.param @w                 fixed    depends on no row
 //
-// An axis may hold the batch and axes behind it, as tokens of all sequences: the rows of the batch are its equal parts.
+// An axis may hold the batch and axes behind it, such as the tokens of all sequences: the rows are then its equal parts.
 #include "passes/mean_of_parts.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace {
 enum class How : uint8_t { fixed, rows, mean };
 struct Share {
   How how = How::fixed;
-  int axis = 0;  ///< of rows: that holds the batch outermost
+  int axis = 0;  ///< for rows: the axis that holds the batch as its outermost part
 };
 constexpr Share kMean{How::mean, 0};
 
@@ -97,7 +97,7 @@ class PartsCheck {
     return {};
   }
 
-  /// Of a mean over the batch: whether the op's result for the batch is the mean of those for its parts.
+  /// For an op that reads a mean over the batch: whether its result for the batch is the mean of its results for the parts.
   bool isLinear(const Op& op) const {
     bool rows = false;
     forEachUse(op, [&](const Value* value) { rows = rows || isRows(value); });
@@ -128,7 +128,7 @@ class PartsCheck {
            commonAxis(op) != op.in(0)->type.rank() - 1;
   }
 
-  /// Of ops with axes, all of which have them as tg.sum does.
+  /// Whether an op with axes, which it has as tg.sum does, reduces this one.
   static bool reduces(const Op& op, int axis) {
     const int rank = op.in(0)->type.rank();
     const std::vector<int64_t> axes = as::sum(op).axes();
@@ -136,7 +136,7 @@ class PartsCheck {
                        [&](int64_t each) { return normalAxis(each, rank) == axis; });
   }
 
-  /// The axis of the operands with rows, where they have one in common, counted from the front.
+  /// The axis of the operands that are rows, counted from the front, if they have the same one.
   std::optional<int> commonAxis(const Op& op) const {
     std::optional<int> axis;
     bool same = true;
@@ -148,7 +148,7 @@ class PartsCheck {
     return same ? axis : std::nullopt;
   }
 
-  /// The same for operands that broadcast to the first result: the axis of the result.
+  /// The same for operands that broadcast to the first result: the axis in the result.
   std::optional<int> alignedAxis(const Op& op) const {
     const int rank = op.result()->type.rank();
     std::optional<int> axis;
@@ -163,6 +163,7 @@ class PartsCheck {
     return same ? axis : std::nullopt;
   }
 
+  /// The axis that holds the rows in the first result; nothing if the op joins rows.
   std::optional<int> axisOfResult(const Op& op) const {
     if (op.info().scalar != Scalar::none) return alignedAxis(op);
     const std::optional<int> axis = commonAxis(op);
@@ -178,11 +179,11 @@ class PartsCheck {
     case Opcode::matmul: return axisOfProduct(op);
     default: break;
     }
-    // Others have all operands with rows of one form.
+    // All operands of other ops that are rows have the same axis.
     return axis && keepsApart(op, *axis) ? moved(op, *axis) : std::nullopt;
   }
 
-  /// Whether each row of a result comes from that row alone.
+  /// Whether each row of a result depends only on that row of the operands.
   bool keepsApart(const Op& op, int axis) const {
     const int rank = op.in(0)->type.rank();
     auto other = [&](std::string_view name) { return normalAxis(op.intAttr(name), rank) != axis; };
@@ -243,7 +244,7 @@ class PartsCheck {
     }
   }
 
-  /// The axis of the first result that an operand's is.
+  /// The axis of the first result to which an axis of the operands moves.
   std::optional<int> moved(const Op& op, int axis) const {
     switch (op.code) {
     case Opcode::sum:
@@ -268,10 +269,10 @@ class PartsCheck {
     }
   }
 
-  /// The axis of a reshape's result that begins where the rows of its operand do.
+  /// The axis of a reshape's result that begins at the same place as the rows of its operand.
   std::optional<int> holderOf(const Op& op, int axis) const {
     const Shape &from = op.in(0)->type.shape, &to = op.result()->type.shape;
-    int64_t outer = 1;  // elements in front of the batch, each of which holds all of it
+    int64_t outer = 1;  // elements in front of the batch axis
     for (int at = 0; at < axis; ++at) outer *= from[at];
     int64_t before = 1;
     for (int at = 0; at < to.rank(); before *= to[at++])
@@ -279,7 +280,7 @@ class PartsCheck {
     return {};
   }
 
-  /// Leading axes of both operands meet; rows of one matrix become rows or columns of the product.
+  /// For a product: batch axes of both operands align; rows in the matrix become rows or columns of the product.
   std::optional<int> axisOfProduct(const Op& op) const {
     const int rank = op.result()->type.rank();
     const bool turned[] = {as::matmul(op).transpose_a(), as::matmul(op).transpose_b()};

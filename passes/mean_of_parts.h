@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a batch may be run in parts without another result.
+// Checks whether a batch may be run in parts with the same result.
 #pragma once
 
 #include "ir/module.h"
@@ -7,10 +7,10 @@
 
 namespace tg {
 
-/// Whether the loss of a function of stage tensor, its first result, is the mean of the losses of equal parts of its
-/// batch, so that the mean of their gradients is the gradient of the whole. The error names the op that says no: one
-/// that joins rows of the batch otherwise than by a mean at the end, draws random numbers, updates a state, or gives
-/// another result that depends on the batch. An op that this does not know says no too.
+/// Whether the loss of a function of stage tensor, its first result, is the mean of the losses of equal parts of its batch,
+/// so that the mean of their gradients is the gradient of the whole. The error names an op for which this fails: it joins
+/// rows of the batch other than by a mean at the end, draws random numbers, updates a state, or makes another result that
+/// depends on the batch. Ops that the check does not know also fail.
 Result<void> checkMeanOfParts(const Item& func);
 
 }  // namespace tg

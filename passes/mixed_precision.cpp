@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// mixed-precision: products of 16 bits, and for f16 a scale that keeps gradients within range.
+// mixed-precision: products of 16 bits, and for f16 a loss scale that keeps gradients within range.
 //
-// What: with f16 or bf16, every tg.matmul and convolution of f32 becomes one of that type (narrow_products.cpp): casts in
-//   front of it and behind it say which activations, gradients of activations and copies of weights are 16-bit in memory. Parameters,
-//   their gradients, the optimizer and everything between the casts stay f32. With f32x3 each product of extents from
-//   16 on, and attention of heads up to 64 wide, gets that precision and its operands scales (halved_products.cpp), and
-//   nothing is cast. With f16 and gradients at hand the loss is scaled: the gradient starts at a
-//   state instead of 1, and each parameter's is divided by it, so that small gradients stay above what f16 holds.
-//   The scale is a power of two, which rounds nothing in f32. A step whose gradients have a sum of squares that is
-//   not finite halves it, and so many finite steps double it; the optimizer behind leaves parameters and states of
-//   such a step as they are (tg.select by the same %finite).
+// What: with f16 or bf16, every tg.matmul, convolution and attention of f32 becomes one of that type (narrow_products.cpp).
+//   Casts in front of it and behind it decide which activations, gradients of activations and copies of weights have 16
+//   bits in memory. Parameters, their gradients, the optimizer and everything between the casts stay f32. With f32x3 each
+//   product of extents from 16 on, and attention of heads up to 64 wide, gets that precision and its operands get scales
+//   (halved_products.cpp); nothing is cast. With f16, if the function has gradients, the loss is scaled: the gradient starts
+//   at a state instead of 1, and each parameter's gradient is divided by it, so that small gradients stay in f16's range.
+//   The scale is a power of two, which rounds nothing in f32. A step whose gradients have a sum of squares that is not
+//   finite halves it, and `growth` finite steps in a row double it. The optimizer leaves parameters and states of a step
+//   that is not finite as they are (tg.select by the same %finite).
 //
 //   state @loss_scale, @loss_scale.good
 //   %d_loss = tg.constant 1 {seed}   →    %d_loss = tg.state @loss_scale  …  %d_w = …
@@ -24,8 +24,8 @@
 //   a constant with `seed`, as append-grad leaves it; c6: nothing updates a parameter that has a gradient yet.
 // Ensures: products are of the type, or of f32 tensors with the precision. After append-grad{accumulate=N} the scale
 //   changes where the summed gradients are, in @apply. Other composites that hold products keep theirs.
-// Where: right behind append-grad, whose first constant it replaces, and before the optimizer, which reads
-//   the divided gradients and %finite. A module without gradients may have it anywhere in stage tensor.
+// Where: right behind append-grad, whose seed it replaces, and before the optimizer, which reads the divided gradients and
+//   %finite. In a module without gradients, anywhere in stage tensor.
 #include <cmath>
 
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ Error precisionError(const Loc& loc, int constraint, const std::string& message)
   return failAt(loc, fmt::format("mixed-precision [mixed-precision.c{}]: {}", constraint, message));
 }
 
-/// Whether there are gradients but the zeros of parameters that the loss does not depend on.
+/// Whether there are gradients other than zeros, which belong to parameters that the loss does not depend on.
 bool hasGradients(const Item& func) {
   return std::any_of(func.body.ops.begin(), func.body.ops.end(), [](const Op* op) {
     return op->code == Opcode::param_grad && !isNumber(*as::param_grad(*op).value(), 0);
@@ -72,14 +72,14 @@ void setPrecision(Module& module, const MixedPrecisionOptions& options) {
   }
 }
 
-/// The constant 1 that the gradient starts with, or null.
+/// The seed, a constant 1 at which the gradient starts, or null.
 Op* startOf(Item& func) {
   for (Op* op : func.body.ops)
     if (op->code == Opcode::constant && as::constant(*op).seed()) return op;
   return nullptr;
 }
 
-/// Ops built in front of an op of a function.
+/// Builds ops in front of an op of a function.
 class Insertion {
  public:
   Insertion(Module& module, Item& func, const char* how) : builder_(&module, &func) {
@@ -120,7 +120,7 @@ class LossScaling {
     state->attrs.push_back({"init", Attr::call("constant", {std::move(first)})});
   }
 
-  /// The state takes the constant's place and name.
+  /// Replaces the seed by a read of the scale, which keeps its name.
   void seed(Op& start) {
     start.code = Opcode::state;
     start.operands = {Operand::symbol(kScale)};
@@ -128,7 +128,7 @@ class LossScaling {
     scale_ = start.result();
   }
 
-  /// From each tg.param_grad on, its gradient is the divided one.
+  /// Divides each gradient of a parameter by the scale, from its tg.param_grad on.
   void divide() {
     Insertion insertion(module_, train_, "mixed");
     Op* op = train_.body.ops.front();
@@ -146,7 +146,7 @@ class LossScaling {
     }
   }
 
-  /// Whether the norm of all gradients is finite, and the scale of the next step.
+  /// Tests whether the norm of all gradients is finite, and updates the scale for the next step.
   void adapt() {
     Insertion insertion(module_, step_, "mixed");
     Builder& builder = insertion.builder();
@@ -155,7 +155,7 @@ class LossScaling {
     std::vector<optimizer::Gradient> grads = optimizer::gradientsIn(step_);
     for (optimizer::Gradient& grad : grads)
       grad.value = builder.cast(grad.value, computeType(grad.value->type.dtype));
-    // A sum that optimizers form too. Compared with a NaN, infinity is not more.
+    // Optimizers form the same sum. A NaN is not less than infinity.
     TensorExpr norm = insertion.named("grad_squares", {&builder, optimizer::sumOfSquares(builder, grads)});
     TensorExpr finite = insertion.named("finite", lt(norm, INFINITY));
     TensorExpr scale =

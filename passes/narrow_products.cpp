@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A product becomes one of 16 bits; with a bias, and for gradients of parameters, an f32 sum of products of 16-bit values:
+//
 //   %y = tg.matmul %x, %w : f32              %x_f16 = tg.cast %x,  %w_f16 = tg.cast %w
 //                                            %y_f16 = tg.matmul %x_f16, %w_f16 : f16
 //                                       →    %y = tg.cast %y_f16 : f32
@@ -22,7 +24,7 @@
 
 namespace tg {
 
-/// The type that a value has, or had before it was cast.
+/// The type of a value, or of the value below a cast.
 static DType typeBelowCast(const Value& value) {
   return value.def && value.def->code == Opcode::cast ? value.def->in(0)->type.dtype : value.type.dtype;
 }
@@ -56,7 +58,7 @@ class NarrowProducts {
     for (Op* op : func_.body.ops) {
       if (multipliedAs(*op) == "f32") products.push_back(op);
     }
-    // What leads to parameters is judged before a cast stands on the way.
+    // Decided before casts are inserted on these paths.
     std::vector<bool> wide;
     for (const Op* op : products)
       wide.push_back(leadsToParameters(*op->result()) || isReturned(*op->result()));
@@ -65,8 +67,8 @@ class NarrowProducts {
   }
 
  private:
-  /// Whether a value is only read on the way to gradients of parameters, or to what an optimizer makes of them: their
-  /// norm, and parameters and states that it updates.
+  /// Whether only gradients of parameters depend on a value, or values that an optimizer makes of them: their norm, and
+  /// parameters and states that it updates.
   bool leadsToParameters(const Value& value) {
     if (auto known = leads_.find(&value); known != leads_.end()) return known->second;
     bool leads = !value.uses.empty();
@@ -80,8 +82,8 @@ class NarrowProducts {
     return leads_[&value] = leads;
   }
 
-  /// Whether all that an op makes of a value leads there; a product does not. Of several values, collectives make a
-  /// result each.
+  /// The same for all results of an op that depend on the value; false for a product. A collective's result depends only on
+  /// the operand at the same position.
   bool leadsOn(const Value& value, const Op& user) {
     if (user.info().fusion == table::Fusion::contraction || user.info().fusion == table::Fusion::attention)
       return false;
@@ -95,7 +97,7 @@ class NarrowProducts {
     return leads;
   }
 
-  /// Whether the function returns a value, or a view of it, and nothing else reads it.
+  /// Whether the function returns a value, maybe through views, and nothing else reads it.
   static bool isReturned(const Value& value) {
     bool returned = !value.uses.empty();
     for (const Use& use : value.uses) {
@@ -106,19 +108,19 @@ class NarrowProducts {
     return returned;
   }
 
-  /// An op of one result that only moves elements.
+  /// Whether an op has one result and only moves elements.
   static bool moves(const Op* op) {
     return op && op->results.size() == 1 &&
            (op->info().fusion == table::Fusion::view || op->code == Opcode::concat);
   }
 
-  /// Whether tg.grad may differentiate by the value: what reads it may then not read a value below it instead.
+  /// Whether a tg.grad names the value: its readers must then not read a value below it instead.
   static bool isDifferentiatedBy(const Value& value) {
     return std::any_of(value.uses.begin(), value.uses.end(),
                        [](const Use& use) { return use.user()->code == Opcode::grad; });
   }
 
-  /// The op of a value that moves elements, of the 16-bit values below it.
+  /// Repeats the op of `value`, which moves elements, on the 16-bit values `below` its operands.
   Value* moved(Value* value, const std::vector<Value*>& below) {
     Op& op = *value->def;
     OperandList operands;
@@ -128,8 +130,8 @@ class NarrowProducts {
     return narrow_[value] = builder_.create(op.code, operands, op.attrs, {type})->result();
   }
 
-  /// The 16-bit value that `value` widens, or, of a view or join of such values, the same view or join of those; null
-  /// otherwise. All uses of the view or join then read the 16-bit one, widened, so that memory holds it once.
+  /// The 16-bit value that `value` widens; for a view or concatenation of such values, the same of the 16-bit ones; null
+  /// otherwise. All uses of the view then read the 16-bit one, widened, so that memory holds it once.
   Value* exact(Value* value) {
     if (isDifferentiatedBy(*value)) return nullptr;
     Op* def = value->def;
@@ -147,7 +149,7 @@ class NarrowProducts {
     return narrow;
   }
 
-  /// The value rounded to 16 bits, behind its definition; of a view, the view of what is rounded below it.
+  /// The value rounded to 16 bits, behind its definition; for a view, the view of the rounded value below it.
   Value* narrowed(Value* value) {
     if (Value* narrow = exact(value)) return narrow;
     if (Value* known = narrow_[value]) return known;
@@ -161,8 +163,8 @@ class NarrowProducts {
     return narrow_[value] = builder_.cast(value, dtype_);
   }
 
-  /// Sums on the way to gradients of parameters, as of a bias, read what the products read, so that memory need not
-  /// hold the value whole for them alone.
+  /// Lets sums that lead to gradients of parameters, such as a bias's, read the rounded value if they are its only other
+  /// readers, so that memory need not hold the f32 value for them alone.
   void shareRounded(Value& value) {
     std::vector<Op*> readers;
     bool all = true;
@@ -177,7 +179,7 @@ class NarrowProducts {
     for (Op* reader : readers) reader->operands[0] = Operand::of(widened(narrow_[&value]));
   }
 
-  /// The same as f32, which products of an f32 result read.
+  /// A 16-bit value widened to f32, for products with an f32 result.
   Value* widened(Value* narrow) {
     Value*& known = wideAgain_[narrow];
     if (known) return known;
@@ -186,14 +188,14 @@ class NarrowProducts {
     return known = builder_.cast(narrow, DType::f32);
   }
 
-  /// A parameter, or a view of one.
+  /// Whether a value is a parameter or a view of one.
   static bool isParameter(const Value& value) {
     const Op* def = value.def;
     while (def && def->info().has(table::view)) def = def->in(0)->def;
     return def && def->code == Opcode::param;
   }
 
-  /// What a product's result is when it has its bias: the sum that alone reads it, below reshapes.
+  /// The sum of a product and its bias, if only that, maybe through reshapes, reads the product; otherwise the product.
   static Value* withBias(Value* value) {
     for (Value* at = value; at->uses.hasOne();) {
       const Op& user = *at->uses.begin()->user();
@@ -206,7 +208,7 @@ class NarrowProducts {
     return value;
   }
 
-  /// All who read a value read it rounded from now on, under its name.
+  /// Rounds a value to 16 bits for all of its readers; the rounded value takes its name.
   void round(Value& value) {
     builder_.setBefore(value.def->next()).setLoc(value.def->loc);
     builder_.setHint(fmt::format("{}_{}", value.name, name(dtype_)));
@@ -218,8 +220,8 @@ class NarrowProducts {
     std::swap(rounded->name, value.name);
   }
 
-  /// An attention reads what is rounded, as its products do, and its gradient what the attention reads; all but the
-  /// rows' statistics are rounded.
+  /// An attention, and its gradient, reads operands rounded to 16 bits and widened, as its products do; its results are
+  /// rounded. Statistics of rows are not.
   void rewriteAttention(Op& op) {
     for (Operand& operand : op.operands) {
       const bool statistics = operand.value->type.rank() < op.in(0)->type.rank();
@@ -247,7 +249,8 @@ class NarrowProducts {
   const DType dtype_;
   std::unordered_map<const Value*, bool> leads_;
   std::unordered_map<Value*, Value*> narrow_, wideAgain_;
-  std::vector<Value*> rounded_;  ///< computed values that only a cast makes 16 bits
+  std::vector<Value*>
+      rounded_;  ///< values that are not parameters and for which a rounding cast was inserted
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A key for what an op computes, so that equal ops can be found.
+// A key of what an op computes, for finding equal ops.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace tg {
 
-/// Equal exactly for ops without regions that compute the same: name, operands, attributes, result types. The
-/// operands of a commutative op may stand in either order. Not text: bytes.
+/// Keys are equal exactly for ops without regions that compute the same: name, operands, attributes, result types. The
+/// operands of a commutative op may be in either order. The key is bytes, not text.
 std::string keyOf(const Op& op, ValueNumbering& numbers);
 
 }  // namespace tg

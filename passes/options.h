@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of every pass: a struct each, its fields described once. Pipeline text, flags,
-// help and docs read the same descriptions.
+// The options of every pass: one struct each, whose fields are described once. The text of pipelines, flags, help and docs
+// are generated from these descriptions.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <tuple>
 
-/// How a name pattern is written, as `globMatch` reads it.
+/// How a name pattern is written (see globMatch).
 #define TG_NAME_PATTERN ": * stands for any letters, ? for one, | between patterns for either"
 
 namespace tg {
 
-/// One field of an options struct: its text name, the member, what it means, and for some strings what the
-/// name alone stands for (null: a value must follow).
+/// One field of an options struct: its name in text, the member, its meaning, and for some strings the value that the name
+/// alone stands for (null: a value must follow).
 template <class S, class T>
 struct OptionField {
   const char* name;
@@ -88,7 +88,7 @@ struct MixedPrecisionOptions {
   }
 };
 
-/// What every optimizer takes.
+/// The options that all optimizers have.
 struct OptimizerOptions {
   std::string func = "train";
   Attr lr = Attr::of(1e-3);  ///< a rate or a rate schedule
@@ -230,7 +230,7 @@ struct ExactSumsOptions {
   }
 };
 
-/// What several passes of fuse have in common, and one flag of fuse turns on for all.
+// Passes of fuse. Several have the option `report`; fuse{report=true} sets it in all of them.
 
 struct SplitRowsOptions {
   std::string limit = {};

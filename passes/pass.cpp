@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry: the cards of passes.def, passes of the caller's own, emitters; names and patterns.
+// The registry of passes and emitters: rows of passes.def and registered ones; lookup by name and pattern.
 #include "passes/pass.h"
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 
 namespace tg {
 
-// A row's factory by its library. Naming the functions of `codegen` here would pull the shader compiler
-// into every tool.
+// The factory of a row, by its library. Naming the functions of `codegen` here would link the shader compiler into every
+// tool.
 #define TG_FACTORY_passes(id, name, Options) passFactory<Options>(name, run_##id)
 #define TG_FACTORY_codegen(id, name, Options) PassFactory()
 
-/// Gives an alias what its passes say: from their names in `list` on.
+/// Fills in an alias from its passes, whose names are in `list`: parts, stages and options.
 static void join(PassInfo& alias, std::string_view list, const std::deque<PassInfo>& all) {
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
@@ -124,7 +124,7 @@ void registerEmitter(Emitter emitter) {
   emitterList().push_back(std::move(emitter));
 }
 
-/// Edits (insert, delete, replace, swap of neighbours) that turn one name into the other.
+/// The number of edits (insert, delete, replace, swap of neighbours) between two names.
 static int editDistance(std::string_view a, std::string_view b) {
   std::vector<std::vector<int>> cost(a.size() + 1, std::vector<int>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {
@@ -148,7 +148,7 @@ std::string nearestName(std::string_view name, const std::vector<std::string>& k
   int limit = std::max(1, static_cast<int>(name.size()) / 3) + 1;
   for (const std::string& candidate : known) {
     int distance = editDistance(name, candidate);
-    // `adam` for `append-adam`: a part of a name is as good as a small slip.
+    // A part of a name, such as `adam` for `append-adam`, counts as one edit.
     if (name.size() >= 3 && candidate.find(name) != std::string::npos) distance = std::min(distance, 1);
     if (distance < limit) limit = distance, best = candidate;
   }

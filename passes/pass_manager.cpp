@@ -68,7 +68,7 @@ Result<std::vector<PassManager::Bound>> PassManager::bind(const PipelineStep& st
   return out;
 }
 
-// What would take a module from its stage to the one a pass wants, when a pass does.
+/// The pipeline of passes that takes a module from one stage to another; "" if there is none.
 static std::string howToReach(Stage from, Stage to) {
   std::string out;
   Stage at = from;
@@ -93,7 +93,7 @@ static Error wrongStage(const PassInfo& pass, const Module& module) {
   return std::move(error).note(nullptr, fmt::format("run first: {}", missing));
 }
 
-// Whether all that is wrong is a call's extents: an index beyond them may show only when a kernel is folded.
+/// Whether all errors are about the extents of a call: an index beyond them may show only after folding a kernel.
 static bool isOfInput(const Error& error) {
   const auto& all = error.diagnostics();
   return std::all_of(all.begin(), all.end(), [](const Diagnostic& each) {
@@ -106,7 +106,7 @@ static bool hasFunctions(const Module& module) {
                      [](const auto& item) { return item->kind == ItemKind::func && !isKernelFunc(*item); });
 }
 
-// What a pass left behind is not a module.
+/// The error for a pass that left an invalid module or threw.
 static Error brokenBy(const PipelineStep& step, std::string what, Error why, const std::string& reproducer) {
   Error error = fail(fmt::format("pass {} {}: {}", step.pass->name, what, step.pass->fault()));
   for (const Diagnostic& diagnostic : why.diagnostics()) error.addNote(diagnostic.loc, diagnostic.message);

@@ -19,7 +19,7 @@ std::string show(bool value) { return value ? "true" : "false"; }
 std::string show(int64_t value) { return std::to_string(value); }
 std::string show(double value) { return fmt::format("{}", value); }
 
-// Bare where the pipeline's scanner takes it whole, quoted otherwise.
+// Without quotes if the pipeline's scanner reads it as one value.
 std::string show(const std::string& value) {
   auto bare = [](unsigned char c) {
     return std::isalnum(c) || std::string_view("_.*?|/@:+-").find(c) != std::string::npos;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options structs and text: what a struct's fields() say becomes descriptions, parsing and checks.
+// Converts between options structs and text: descriptions, parsing and checks, all from a struct's fields().
 #pragma once
 
 #include "passes/pass.h"
@@ -18,7 +18,7 @@ std::string show(int64_t value);
 std::string show(double value);
 std::string show(const std::string& value);
 std::string show(const Attr& value);
-/// Reads a value; false when the kinds do not fit.
+/// Reads a value; false if the attribute is of another kind.
 bool read(const Attr& attr, bool& out);
 bool read(const Attr& attr, int64_t& out);
 bool read(const Attr& attr, double& out);
@@ -31,7 +31,7 @@ Error unknownOption(std::string_view pass, std::string_view option, const std::v
 /// `append-adam: option 'lr' takes a double, not abc`
 Error badOption(std::string_view pass, const OptionInfo& option, std::string_view value);
 
-/// The fields of an options struct with the defaults of a fresh one.
+/// Descriptions of the fields of an options struct, with their defaults.
 template <class Options>
 std::vector<OptionInfo> describeOptions() {
   std::vector<OptionInfo> out;
@@ -45,7 +45,7 @@ std::vector<OptionInfo> describeOptions() {
   return out;
 }
 
-/// A struct from attributes; missing ones keep their defaults.
+/// Fills a struct from attributes; fields without one keep their defaults.
 template <class Options>
 Result<Options> readOptions(std::string_view pass, const AttrList& attrs) {
   Options out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipelines as text: `append-grad,append-adam{lr=1e-3 clip-norm=1},fuse`, optionally wrapped as
+// Parses and prints pipelines: `append-grad,append-adam{lr=1e-3 clip-norm=1},fuse`, optionally wrapped as
 // `builtin.module(…)`.
 #include <algorithm>
 #include <cctype>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kDeepestNesting = 32;
 
-/// Walks a pipeline's text; positions in errors are its lines and columns.
+/// Scans the text of a pipeline; errors have its lines and columns.
 class PipelineScanner {
  public:
   PipelineScanner(std::string_view text, std::string name)
@@ -139,7 +139,7 @@ Result<AttrList> PipelineScanner::parseOptions(const PassInfo& pass, bool braces
   }
 }
 
-// Up to a comma or space outside of quotes and brackets, or to the bracket that closes the options.
+/// Reads up to a comma or space outside of quotes and brackets, or up to the brace that closes the options.
 Result<std::string_view> PipelineScanner::value(bool braces) {
   skipSpace();
   size_t begin = at_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What passes that rewrite functions share: visiting ops with values replaced on the way, and taking
-// composites apart.
+// Helpers for passes that rewrite functions: visiting ops while values are replaced, and decomposing composites.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,8 +14,8 @@
 
 namespace tg {
 
-/// Whether some region binds a value in a group, as flatten-optimizer does gradients: members lie one behind the
-/// other in one place, so that they stay values of their own.
+/// Whether some region binds a value as a member of a group, as those of flatten-optimizer bind gradients. Members have
+/// fixed places one behind the other, so that two of them must not become one value.
 inline bool standsInGroup(const Value& value) {
   return std::any_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
     const Op& user = *use.user();
@@ -30,10 +29,10 @@ inline bool standsInGroup(const Value& value) {
   });
 }
 
-/// Goes once through a function in text order. `fold` sees each op after the replacements so far; it
-/// may change the op in place, or return one value to stand for the op's only result, which drops the
-/// op unless both stand in groups. A function with tg.grad stays as it is: it differentiates by values, on whose uses
-/// the gradient depends.
+/// Visits the ops of a function once, in text order, and calls `fold` on each. `fold` sees the replacements so far. It may
+/// change the op in place, or return a value that replaces the op's only result; the op is then erased, unless both values
+/// are members of groups. A function with tg.grad stays as it is: tg.grad differentiates by values, and its result depends
+/// on their uses.
 inline void replaceOps(Item& func, const std::function<Value*(Op&)>& fold) {
   for (const Op* op : func.body.ops)
     if (op->code == Opcode::grad) return;
@@ -48,8 +47,8 @@ inline void replaceOps(Item& func, const std::function<Value*(Op&)>& fold) {
   }
 }
 
-/// An op's result gets another element type; a cast behind the op has the old type and name, and is what users
-/// read. Rounds where the new type is the narrower one.
+/// Gives an op's result another element type. A cast behind the op has the old type and name, and all users read that. It
+/// rounds if the new type is the narrower one.
 inline void retypeResult(Op& op, Value& result, DType dtype, Builder& builder) {
   const DType old = result.type.dtype;
   result.type.dtype = dtype;
@@ -60,8 +59,8 @@ inline void retypeResult(Op& op, Value& result, DType dtype, Builder& builder) {
   std::swap(cast->result()->name, result.name);
 }
 
-/// Emits the primitives a composite stands for at the builder's place and returns its results. They take the
-/// op's names; one that is an operand of the op, as of a view that changes nothing, keeps its own.
+/// Emits the decomposition of a composite at the builder's place and returns its results. They take the names of the op's
+/// results, except a value that is an operand of the op, such as that of a view that changes nothing.
 inline std::vector<Value*> expandOp(const Op& op, Builder& builder) {
   std::vector<Value*> operands;
   for (const Operand& operand : op.operands) operands.push_back(operand.value);
@@ -72,7 +71,7 @@ inline std::vector<Value*> expandOp(const Op& op, Builder& builder) {
   return results;
 }
 
-/// Replaces the composites of a function that `chosen` accepts by the primitives they stand for.
+/// Replaces the composites of a function for which `chosen` is true by their decompositions.
 inline void expandOps(Module& module, Item& func, const std::function<bool(const Op&)>& chosen) {
   auto expands = [&](const Op& op) { return op.info().has(table::composite) && chosen(op); };
   if (std::none_of(func.body.ops.begin(), func.body.ops.end(), [&](const Op* op) { return expands(*op); }))

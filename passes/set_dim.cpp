@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// set-dim: another extent for every axis of a name, and set-batch: the same for the name batch.
+// set-dim: gives every axis of a name another extent; set-batch: the same for the name batch.
 //
 //   param @table : tensor<256x8xf32> {dims = [vocab, _]}     →      param @table : tensor<32x8xf32> {…}
 //   func @train(%x: tensor<256x1xf32> {batch = 0})           →      func @train(%x: tensor<32x1xf32> {batch = 0})
 //     %h = tg.matmul %x, %w : tensor<256x64xf32>             →      %h = tg.matmul %x, %w : tensor<32x64xf32>
-//     %r = tg.reshape %h {shape = [256, 8, 8]}               →      shape = [32, 8, 8]; a -1 takes what is left
-//     %s = tg.slice %h {…, limits = [256, 8]}                →      limits = [32, 8], for it takes the whole axis
+//     %r = tg.reshape %h {shape = [256, 8, 8]}               →      shape = [32, 8, 8]; a -1 stays
+//     %s = tg.slice %h {…, limits = [256, 8]}                →      limits = [32, 8], as it takes the whole axis
 //
-// Extents that no attribute writes follow from the operands. One that an attribute or a leaf writes may be
-// meant or a number that happens to equal it; where the result depends on the answer, that is an error.
-// Random numbers that meet a value with the axis, element by element, have it too: each row of the batch
-// draws its own.
-// Elements keep their order in a reshape, so the extent of its result that holds the axis is the one behind which
-// as many elements lie as before. A value may have the axis twice, as the scores of attention do.
+// Extents without an attribute follow from the operands. An extent that an attribute or a leaf op spells out may be that of
+// the axis, or a number that happens to equal it; if the result depends on which, that is an error.
+// Random numbers that meet a value with the axis in an elementwise op get the new extent: each row of the batch draws its
+// own.
+// A reshape keeps the order of elements, so the axis of its result that holds the named one is the one with as many
+// elements behind it as before. A value may have the axis twice, as the scores of attention do.
 // Requires: stage tensor.
 //   c1: n is 1 or more; c2: some axis has the name; c4: no gradient is appended yet (a mean's holds 1/N);
-//   c5: what an attribute or a leaf writes is not meant; c6: the ops hold for the new extents.
+//   c5: no extent that an attribute or a leaf spells out is ambiguous; c6: the ops are valid for the new extents.
 // Ensures: every axis of the name has extent n; other arguments, parameters and states keep their types. Functions
-//   without such an axis stay as they are. On an error nothing is changed. Random numbers that have the old extent
-//   and meet no value with the axis keep it, and a remark names them.
+//   without such an axis do not change. On an error nothing changes. Random numbers that have the old extent and meet no
+//   value with the axis keep it, and a remark names them.
 // Where: before append-grad.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -41,7 +41,7 @@
 namespace tg {
 namespace {
 
-/// What is asked for.
+/// The requested change, and the pass for messages.
 struct NewDim {
   std::string pass, name;
   int64_t n = 0;
@@ -50,7 +50,7 @@ struct NewDim {
   }
 };
 
-/// Gives the axes of an argument, a parameter or a state that have the name their extent; these axes.
+/// Gives the axes of an argument, a parameter or a state that have the name the new extent; returns these axes.
 Result<std::vector<int>> resizeDeclared(const NewDim& dim, std::string_view holder, const Loc& loc,
                                         const AttrList& attrs, Type& type) {
   std::vector<int> axes = axesNamed(attrs, type.rank(), dim.name);
@@ -60,7 +60,7 @@ Result<std::vector<int>> resizeDeclared(const NewDim& dim, std::string_view hold
   return axes;
 }
 
-/// One function, whose parameters and states have their new types in the module, the old ones in `before`.
+/// Resizes one function. Parameters and states have their new types in the module already; `before` has the old ones.
 class Resizing {
  public:
   using Storage = std::unordered_map<std::string, Type>;
@@ -72,7 +72,7 @@ class Resizing {
     if (old_ == 0 || old_ == n_) return {};
     for (Op* op = func_.body.ops.front(); op; op = op->next()) {
       const auto done = [&](const auto& result) { return resizedOf(result.get()) != nullptr; };
-      if (std::any_of(op->results.begin(), op->results.end(), done)) continue;  // seen before `op` went back
+      if (std::any_of(op->results.begin(), op->results.end(), done)) continue;  // visited before going back
       if (Op* leaf = drawnForAxis(*op))
         op = leaf;
       else
@@ -85,7 +85,7 @@ class Resizing {
     return {};
   }
 
-  /// Names the random numbers that may have been meant for the batch and have not met it.
+  /// Remarks random numbers that have the old extent and were not resized.
   void remarkKept(const PassContext& context) const {
     if (old_ == n_) return;
     for (const Op* op : func_.body.ops)
@@ -98,12 +98,12 @@ class Resizing {
   }
 
  private:
-  /// An axis of a value that steps with the one that gets another extent.
+  /// An axis of a value whose extent is a multiple of the named one's.
   struct Axis {
     int at = 0;
-    int64_t inner = 1;  ///< elements of it for each index of the named one; 0 is unknown
+    int64_t inner = 1;  ///< its elements for each index of the named axis; 0 if unknown
   };
-  /// What became of a value whose type depends on the extent.
+  /// The old type of a value that was resized, and its resized axes.
   struct Resized {
     Type before;
     std::vector<Axis> axes;
@@ -126,7 +126,7 @@ class Resizing {
     return axesNamed(item.attrs, item.type.rank(), dim_.name);
   }
 
-  /// Keeps what an argument or the value of a parameter was. All have one extent, as the verifier says.
+  /// Records an argument or a read of a parameter as resized. The verifier has checked that all axes have one extent.
   void record(const Value& value, const Type& before, const std::vector<int>& axes) {
     if (axes.empty()) return;
     old_ = before.shape[axes.front()];
@@ -176,7 +176,7 @@ class Resizing {
     return op.info().scalar != Scalar::none || op.code == Opcode::select || op.code == Opcode::cast;
   }
 
-  /// Keeps which values are random numbers and what is computed of them element by element.
+  /// Records which values are random numbers, or computed from them element by element.
   void remember(Op& op) {
     if (op.results.empty() || resizedOf(op.result())) return;
     if (op.code == Opcode::random_uniform || op.code == Opcode::random_normal) drawn_[op.result()] = &op;
@@ -187,7 +187,8 @@ class Resizing {
     });
   }
 
-  /// Gives random numbers that meet the axis in this op its extent; their op, to go on behind it.
+  /// Gives random numbers that meet the axis in this op its new extent. Returns the op that draws them, to continue behind
+  /// it; null if there are none.
   Op* drawnForAxis(const Op& op) {
     if (!isElementwise(op)) return nullptr;
     const Value* met = nullptr;
@@ -217,7 +218,7 @@ class Resizing {
     return leaf;
   }
 
-  /// An op of values that do not change. Its result is suspect where something wrote the old extent.
+  /// Handles an op whose operands do not change. Its result is suspect if some text spelled out the old extent.
   Result<void> leaveAlone(const Op& op, const Value* suspect) {
     if (suspect && (op.code == Opcode::return_ || op.code == Opcode::capture)) return guess(op, suspect);
     for (const auto& result : op.results) {
@@ -228,12 +229,12 @@ class Resizing {
     return {};
   }
 
-  /// Ops whose result's extents stand in their text: leaves, and ops with an attribute `shape` or `depth`.
+  /// Whether the extents of an op's result are spelled out: leaves, and ops with an attribute `shape` or `depth`.
   static bool writesShape(const Op& op) {
     bool declares = op.code == Opcode::broadcast_to || op.code == Opcode::custom;
     return op.info().has(table::leaf) || find(op.attrs, "shape") || find(op.attrs, "depth") || declares;
   }
-  /// Whether an op sums up by ids, and its text says that there are as many rows as the old extent.
+  /// Whether an op sums by ids into as many rows as the old extent, by an attribute.
   bool writesRows(const Op& op) const {
     return (op.code == Opcode::scatter_add && as::scatter_add(op).rows() == old_) ||
            (op.code == Opcode::take_along_axis_grad && as::take_along_axis_grad(op).extent() == old_);
@@ -267,7 +268,7 @@ class Resizing {
 
   bool isBatch() const { return dim_.name == kBatchDim; }
 
-  /// Gives the axes that hold the named one their extents. One whose extent is written may hold it once.
+  /// Updates the shape of a reshape: the axes that hold the named one. A spelled-out extent may hold it only once.
   Result<void> rewriteReshape(Op& op, const Resized& source) {
     std::vector<int64_t> extents = as::reshape(op).shape();
     const std::vector<int64_t> written = extents;
@@ -286,8 +287,8 @@ class Resizing {
     return {};
   }
 
-  /// The axis of a reshape's result that holds an axis of its operand: seen from the end, that steps by the same
-  /// number of elements before and after. A batch of 1 may be held by several; then -1 says which.
+  /// The axis of a reshape's result that holds `axis` of its operand: the one with the same number of elements behind each
+  /// index of the named axis. With a batch of 1 several may fit; then a -1 decides.
   Result<Axis> holderOf(const Op& op, const Resized& source, const Axis& axis) const {
     const std::vector<int64_t> extents = as::reshape(op).shape();
     const Shape& before = op.result()->type.shape;
@@ -322,7 +323,7 @@ class Resizing {
                                   op.attr("shape").str(), dim_.name, old_));
   }
 
-  /// A slice of the whole axis stays one of the whole axis.
+  /// A slice of the whole axis stays one of the whole axis; slices of a part of it are errors.
   Result<void> rewriteSlice(Op& op, const Resized& source) {
     std::vector<int64_t> starts = as::slice(op).starts(), limits = as::slice(op).limits(),
                          strides = as::slice(op).strides();
@@ -350,7 +351,7 @@ class Resizing {
     });
   }
 
-  /// Extents that a kernel leaves to the call can follow the batch alone.
+  /// Fails if a kernel leaves extents of results to the call: only the batch is known to be one of them.
   Result<void> checkResults(const Op& op) const {
     const Item& kernel = *customKernel(op, module_);
     if (!hasOpenResults(kernel)) return {};
@@ -359,8 +360,7 @@ class Resizing {
                                   kernel.name, dim_.name));
   }
 
-  /// The results of a custom kernel have the extents they are declared with, except where it says their
-  /// batch.
+  /// Resizes the results of a custom kernel along their batch axes; other extents stay as declared.
   Result<void> resizeResults(Op& op) {
     std::vector<int64_t> axes = as::custom(op).batch();
     const Item* kernel = customKernel(op, module_);
@@ -385,7 +385,7 @@ class Resizing {
   }
 
   Result<void> retype(Op& op, const Resized& source, const Value* suspect) {
-    // The shape of a cast is its operand's; only its element type is written.
+    // The shape of a cast is inferred from its operand; its type is not.
     const std::optional<Type> cast =
         op.code == Opcode::cast ? std::optional(op.result()->type) : std::nullopt;
     if (cast) op.result()->type.shape = op.in(0)->type.shape;
@@ -408,7 +408,7 @@ class Resizing {
     return {};
   }
 
-  /// `inner` of an axis of the op's result that had this extent: that of the axes of its operands it can come from.
+  /// `inner` of an axis of the op's result that had extent `before`, if all operand axes that it may come from agree.
   int64_t innerOf(const Op& op, int axis, int64_t before) const {
     if (op.code == Opcode::reshape) {
       for (const Axis& each : reshaped_)
@@ -429,7 +429,7 @@ class Resizing {
     return !from.empty() && one ? from[0] : 0;
   }
 
-  /// An extent that becomes 1 broadcasts against what still has the old one.
+  /// Fails where an axis keeps its old extent because another operand still has it: the new extent, 1, would broadcast.
   Result<void> checkBroadcast(const Op& op, const Resized& source, const Value& result, const Type& now,
                               const Value* suspect) const {
     if (op.info().scalar == Scalar::none) return {};
@@ -449,14 +449,14 @@ class Resizing {
   const NewDim& dim_;
   int64_t n_;
   int64_t old_ = 0;
-  const Storage& storage_;      ///< parameters and states with the axis: what they were
-  std::vector<Axis> reshaped_;  ///< axes of the result of the reshape being looked at
+  const Storage& storage_;      ///< parameters and states with the axis: their old types
+  std::vector<Axis> reshaped_;  ///< axes of the result of the current reshape
   std::unordered_map<const Value*, Resized> resized_;
-  std::unordered_map<const Value*, const Value*> suspects_;  ///< to the value that wrote the extent
-  std::unordered_map<const Value*, Op*> drawn_;              ///< random numbers: to the op that draws them
+  std::unordered_map<const Value*, const Value*> suspects_;  ///< to the value whose text has the old extent
+  std::unordered_map<const Value*, Op*> drawn_;              ///< random numbers, to the op that draws them
 };
 
-/// The names of axes that the module has.
+/// The names of axes in the module, for messages.
 std::string knownDims(const Module& module) {
   std::set<std::string> names;
   auto add = [&](const AttrList& attrs, const Type& type) {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// spirv-emit: every kernel gets its SPIR-V.
+// spirv-emit: compiles every kernel to SPIR-V.
 //
 //   kernel @k0_relu(…) … { … }
 // becomes
 //   kernel @k0_relu(…) … { … }
 //   binary @k0_relu {kernel_hash = "8c3f…", modes = [in, out]} "AwIjBw…"
 //
-// Requires: stage planned, which is lowered first, or kernel. Ensures: each kernel has a validated binary
-// beside it that carries the hash of its text; functions are as lower-kernels leaves them. With
-// emit=kernel or emit=glsl the module stays at stage kernel; the tool writes the GLSL.
-//
-// It stands last: nothing that a device's compiler says flows back into the text.
+// Requires: stage(planned), which is lowered first, or stage(kernel).
+// Ensures: behind each kernel is a validated binary with the hash of the kernel's text; functions are as lower-kernels
+//   leaves them. With emit=kernel or emit=glsl the module stays at stage kernel, and the tool writes the GLSL.
+// Where: last. Nothing that a device's compiler reports is used by earlier passes.
 
 #include <fmt/format.h>
 
@@ -46,8 +45,7 @@ std::unique_ptr<Item> binaryOf(const Item& kernel, std::vector<uint32_t> words) 
   return binary;
 }
 
-/// Makes an object of each kernel, as many at a time as there are cores, in the kernels' order. An error
-/// holds those of all kernels.
+/// Calls `make` for each kernel, on all cores; results are in the order of kernels. An error holds those of all kernels.
 template <class T, class Make>
 Result<std::vector<T>> makeAll(size_t count, Make make) {
   std::vector<std::optional<Result<T>>> made(count);
@@ -64,7 +62,7 @@ Result<std::vector<T>> makeAll(size_t count, Make make) {
   return out;
 }
 
-/// Tells the context how long its life took.
+/// Reports the time from its construction to its destruction as a phase.
 class PhaseTimer {
  public:
   PhaseTimer(const PassContext& context, const char* name) : context_(context), name_(name) {}

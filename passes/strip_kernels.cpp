@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// strip-kernels: leaves the binaries alone, for modules that are shipped.
+// strip-kernels: removes kernels and leaves their binaries, for modules that are shipped.
 //
 //   kernel @k0_relu(…) … { … }
 //   binary @k0_relu {…} "AwIjBw…"
 // becomes
 //   binary @k0_relu {…} "AwIjBw…"
 //
-// Requires: stage spirv. Ensures: no kernel is left, each had a binary. The interpreter cannot run such a
-// module. A binary whose loops are long, or as long as data say, keeps their number as `loop_iterations`, for
-// devices that end loops early.
-//
-// It stands after spirv-emit, on request only: sources are what makes the last stage readable.
+// Requires: stage(spirv).
+// Ensures: no kernel is left; each had a binary. The interpreter cannot run such a module. A binary whose loops are long, or
+//   whose number of iterations depends on data, gets the attribute `loop_iterations`, for devices that end loops early.
+// Where: after spirv-emit, and only on request: the kernels' text is what makes that stage readable.
 
 #include <fmt/format.h>
 
@@ -20,7 +19,8 @@
 
 namespace tg {
 
-constexpr int64_t kEveryDeviceMakes = 65535;  ///< iterations of an invocation's loops
+constexpr int64_t kEveryDeviceMakes =
+    65535;  ///< loop iterations of an invocation that every device completes
 
 Result<void> run_strip_kernels(Module& module, const NoOptions&, const PassContext&) {
   Error errors;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules measured on a device. A tuning file is one attribute dictionary from a region's key to the
-// schedule it shall have: {r1f0c… = matmul{tile = [4, 8], workgroup = 16}}. `fuse{tuning=FILE}` reads it,
-// `fuse{report=true}` prints the keys, `tg-run tune` measures and writes.
+// Schedules measured on a device. A tuning file is one attribute dictionary from keys of regions to schedules:
+// {r1f0c… = matmul{tile = [4, 8], workgroup = 16}}. `fuse{tuning=FILE}` reads it, `fuse{report=true}` prints the keys, and
+// `tg-run tune` measures and writes it.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace tg {
 
-/// The name a tuning file gives a region: a hash of ir/region_key.h, so that equal regions share one.
+/// The key of a region in a tuning file: a hash of ir/region_key.h, so that equal regions share one.
 std::string tuningKey(const Op& fused);
 
-/// Reads a tuning file; "" gives an empty table. Errors: no such file, another kind of text.
+/// Reads a tuning file; "" gives an empty table. Fails if there is no such file or it has another format.
 Result<AttrList> readTuning(const std::string& path);
-/// The text of one; errors name `path`.
+/// Parses the text of a tuning file; errors name `path`.
 Result<AttrList> parseTuning(const std::string& text, const std::string& path);
 
-/// The text of a tuning file, an entry a line, by key.
+/// The text of a tuning file: one entry a line, sorted by key.
 std::string printTuning(AttrList tuning);
 
 }  // namespace tg

@@ -24,14 +24,14 @@ bool initIsConstant(const Item& param) {
   return init && (init->text == "zeros" || init->text == "ones" || init->text == "constant");
 }
 
-/// The parameter's own attribute wins, then the pattern, then what its init suggests.
+/// Whether a parameter decays: its own attribute decides, then the pattern, then its init.
 bool decays(const Item& param, const std::string& noDecay) {
   if (const Attr* own = find(param.attrs, "decay")) return own->integer != 0;
   if (!noDecay.empty() && globMatch(noDecay, param.name)) return false;
   return !initIsConstant(param);
 }
 
-/// The tg.param_grads of a function by parameter.
+/// The tg.param_grads of a function, by parameter.
 std::unordered_map<std::string_view, const Op*> gradientsOf(const Item& func) {
   std::unordered_map<std::string_view, const Op*> gradients;
   for (Op* op : func.body.ops)
@@ -87,7 +87,7 @@ Error failure(std::string_view pass, const Loc& loc, int constraint, std::string
 
 bool Site::trains(std::string_view param) const { return match.empty() || globMatch(match, param); }
 
-/// The first of adam, adam2, adam3, … that no state's name begins with.
+/// The first of adam, adam2, adam3, … with which no state's name begins.
 static std::string freePrefix(const Module& module, const std::string& prefix) {
   std::string name = prefix;
   auto taken = [&](const Item* state) { return state->name.starts_with(name + "."); };
@@ -194,7 +194,8 @@ TensorExpr StepBuilder::named(const std::string& name, TensorExpr value) {
   return value;
 }
 
-/// Where mixed-precision scales the loss, its next scale is selected by whether all gradients are finite.
+/// Records reads of symbols. If mixed-precision scales the loss, the condition of its select tells whether all gradients
+/// are finite.
 void StepBuilder::findReads() {
   for (Op* op : func_.body.ops) {
     if (readsSymbol(*op) && !namesRows(*op)) reads_.try_emplace(op->operands[0].text, op->result());
@@ -204,7 +205,7 @@ void StepBuilder::findReads() {
   }
 }
 
-/// The gradients in the text's order, each with a read of its parameter.
+/// Collects the gradients in text order, each with a read of its parameter.
 void StepBuilder::collect() {
   for (auto& [name, grad, ranks] : gradientsIn(func_)) {
     if (!site_.trains(name)) continue;
@@ -214,7 +215,7 @@ void StepBuilder::collect() {
       value = builder_.create(Opcode::param, {Operand::symbol(name)}, {}, {param->type})->result();
       value = named(name, expr(value)).value;
     }
-    // Steps of f16 and bf16 are taken in f32, as their moments are.
+    // Parameters of f16 and bf16 are updated in f32, the type of their moments.
     const DType wide = computeType(param->type.dtype);
     Value* start = builder_.setHint(name + "_f32").cast(value, wide);
     grad = builder_.setHint("d_" + name + "_f32").cast(grad, wide);
@@ -224,7 +225,7 @@ void StepBuilder::collect() {
   }
 }
 
-/// Of sharded parameters, this rank's shard.
+/// Replaces the values of sharded parameters by this rank's shards.
 void StepBuilder::takeParts() {
   std::vector<TrainedParam*> with;
   std::vector<Value*> wholes;
@@ -243,7 +244,7 @@ void StepBuilder::takeParts() {
     with[i]->value = named(with[i]->param->name + "_part", expr(made->result(static_cast<int>(i)))).value;
 }
 
-/// Gathers the sharded parameters.
+/// Gathers the updated shards of parameters from all ranks.
 void StepBuilder::gather() {
   if (shards_.empty()) return;
   OperandList operands;
@@ -264,8 +265,8 @@ void StepBuilder::gather() {
   }
 }
 
-/// ‖g‖₂ over all gradients, after those that the pattern names were divided by their own norm. What the
-/// division leaves of a norm n is n/(n + ε): no second look at the elements.
+/// Computes ‖g‖₂ over all gradients, after dividing those that the pattern names by their own norm. A norm n becomes
+/// n/(n + ε) by that, so the elements are not read again.
 void StepBuilder::gradNorm() {
   std::vector<Gradient> terms;
   for (TrainedParam& trained : params_) {
@@ -309,8 +310,8 @@ Value* StepBuilder::readState(const std::string& name, const std::string& hint) 
   return named(hint, expr(op->result())).value;
 }
 
-/// The differentiated function's own learning rate, when the updates go to another one: the argument
-/// moves there, or a copy of it if the function reads it.
+/// For updates in another function than the differentiated one: the latter's own learning rate. The argument moves to the
+/// other function, or is copied if the differentiated one reads it. Null if there is none.
 std::unique_ptr<Value> StepBuilder::authorsRate() {
   if (site_.train == site_.step) return nullptr;
   auto& args = site_.train->body.args;
@@ -327,7 +328,7 @@ std::unique_ptr<Value> StepBuilder::authorsRate() {
 TensorExpr StepBuilder::learningRate() {
   const Attr schedule =
       options_.lr.isNumber() ? Attr::call("constant", {Attr::of(options_.lr.number())}) : options_.lr;
-  // An argument that another optimizer's group reads is this group's too if it has the same schedule.
+  // If another optimizer already updates parameters here, its argument is shared only if it has the same schedule.
   const bool several = std::any_of(func_.body.ops.begin(), func_.body.ops.end(), [&](const auto& op) {
     return op->code == Opcode::update && module_.find(ItemKind::param, op->operands[0].text);
   });
@@ -370,7 +371,7 @@ void StepBuilder::update(const std::string& symbol, Value* value) {
   builder_.create(Opcode::update, {Operand::symbol(symbol), Operand::of(value)});
 }
 
-/// `adam`, or `adam, sgd` where groups of parameters have their own.
+/// The value of the function's attribute `optimizer`: `adam`, or `adam, sgd` for several groups of parameters.
 static std::string withKind(const Item& func, const std::string& kind) {
   const Attr* before = find(func.attrs, "optimizer");
   if (!before) return kind;
