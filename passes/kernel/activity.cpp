@@ -13,9 +13,9 @@ bool carriesGradient(const Op& op) {
   return !hasNoGradient(op.info().scalar);
 }
 
-/// Whether a function of finite operands may give what is not finite, or have such a derivative.
+/// Whether an op may give a result, or have a derivative, that is not finite though its operands are.
 static bool isSingular(const Op& op) {
-  if (op.code == Opcode::k_call) return true;  // of a body that is not known here
+  if (op.code == Opcode::k_call) return true;  // the body is not known here
   if (op.code == Opcode::k_div && op.operands[1].isLiteral()) return op.operands[1].number() == 0;
   return semantics(op.code).has(KernelSemantics::pole);
 }
@@ -49,17 +49,17 @@ bool Activity::mark(std::unordered_set<const Value*>& set, const Value* value) {
   return fresh;
 }
 
-/// Whether a gradient may pass through a value: a real, or a buffer, whose words may be parts of reals.
+/// Whether a gradient may pass through a value: a float, or a buffer, whose words may be parts of floats.
 static bool isReal(const Value& value) { return isFloat(value.type.dtype) || value.type.isBuffer(); }
 
-/// What holds of `from` holds of `to`.
+/// Marks `to` with what holds of `from`: varied, singular.
 void Activity::spread(const Operand& from, const Value* to) {
   if (!from.value || !isReal(*to)) return;
   if (varied_.contains(from.value)) mark(varied_, to);
   if (singular_.contains(from.value)) mark(singular_, to);
 }
 
-/// What useful values depend on is useful.
+/// Marks an operand of something useful as useful.
 void Activity::want(const Operand& from) {
   if (from.value && isReal(*from.value)) mark(useful_, from.value);
 }

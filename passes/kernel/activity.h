@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which values and buffers of a kernel a gradient passes through.
+// Activity analysis: the values and buffers of a kernel through which a gradient passes.
 #pragma once
 
 #include <unordered_set>
@@ -9,24 +9,24 @@
 
 namespace tg {
 
-/// The values that depend on `wrt` (varied) and on which `of` depends (useful), both through operations that
-/// have a derivative. A buffer is one thing: what was stored to it once may be anywhere in it.
+/// Finds the values that depend on `wrt` (varied) and those on which `of` depends (useful), both through ops that have a
+/// derivative. A buffer counts as one value: an element stored once may be anywhere in it.
 class Activity {
  public:
   Activity(const Item& kernel, const std::vector<const Value*>& wrt, const std::vector<const Value*>& of);
 
-  /// Of a value or a buffer.
+  /// Whether a value or buffer is varied and useful.
   bool active(const Value* value) const { return varied_.contains(value) && useful_.contains(value); }
   bool active(const Operand& operand) const {
     return operand.kind == Operand::Kind::value && active(operand.value);
   }
   /// Whether a value or buffer depends on `wrt`.
   bool varied(const Value* value) const { return varied_.contains(value); }
-  /// Whether reversing the op has something to do: an active result, or an element of an active buffer.
-  /// Of if and for: whether that holds anywhere inside, or of a result.
+  /// Whether the backward sweep has to reverse the op: it has an active result, or accesses an element of an active buffer.
+  /// For if and for: whether that holds for an op inside or a result.
   bool active(const Op& op) const;
-  /// Whether a value may be infinite or NaN although what it was made from is not: results of functions with
-  /// poles or overflow, and what depends on them.
+  /// Whether a value may be infinite or NaN although the kernel's inputs are finite: results of functions with poles or
+  /// overflow, and values that depend on them.
   bool singular(const Value* value) const { return singular_.contains(value); }
 
  private:

@@ -39,7 +39,8 @@ void AdjointSweep::reverse(const Block& block) {
 void AdjointSweep::reverseOp(const Op& op) {
   builder_.setLoc(derivedLoc("vjp", op.loc));
   if (op.code == Opcode::k_barrier) return builder_.barrier();
-  if (op.code == Opcode::k_workgroup_reduce && memory_.changes()) builder_.barrier();  // it orders memory too
+  if (op.code == Opcode::k_workgroup_reduce && memory_.changes())
+    builder_.barrier();  // it also orders memory
   if (!activity_.active(op)) return barrierIfNeeded(op);
   if (op.code == Opcode::k_if) return reverseIf(op);
   if (op.code == Opcode::k_for) return reverseLoop(op);
@@ -50,7 +51,7 @@ void AdjointSweep::reverseOp(const Op& op) {
   if (!g.is(0)) distribute(op, g);
 }
 
-/// A barrier for an op that synchronizes but has nothing to reverse: what precedes it must still be complete.
+/// Emits a barrier for an op with barriers inside but nothing to reverse: earlier accesses must still be complete.
 void AdjointSweep::barrierIfNeeded(const Op& op) {
   bool inside = false;
   for (const auto& region : op.regions) walk(*region, [&](Op& inner) { inside |= synchronizes(inner); });
@@ -119,8 +120,9 @@ void AdjointSweep::reverseIf(const Op& op) {
     if (reached[i]) add(outside[i], results[i]);
 }
 
-/// A loop runs backward: the adjoints of its results are those of the last yield, and what the body's first
-/// values then have is the next trip's. Values from outside gather over the trips.
+/// A loop is reversed as a loop that runs backward. It starts with the adjoints of the results, which are those of the last
+/// trip's yield. The adjoints of a trip's carried values are those of the previous trip's yield. Adjoints of values from
+/// outside are summed over the trips.
 void AdjointSweep::reverseLoop(const Op& op) {
   const Block& block = *op.regions[0];
   std::vector<size_t> carried;
@@ -161,7 +163,7 @@ void AdjointSweep::reverseLoop(const Op& op) {
     replay_.close();
     return out;
   };
-  if (bounds.trips.is(0)) {  // no trip: what would come out went in
+  if (bounds.trips.is(0)) {  // no trip: the results are the initial values
     for (size_t i = 0; i < carried.size(); ++i) add(bindings[carried[i]].items[0], init[i]);
     return;
   }

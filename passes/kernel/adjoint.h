@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward sweep of a VJP: control flow, and what an adjoint goes through on its way.
+// The backward sweep of a VJP: control flow, and the rules by which an op's result adjoint becomes its operands'.
 #pragma once
 
 #include <unordered_map>
@@ -11,6 +11,7 @@
 
 namespace tg {
 
+/// Walks a kernel backward and emits, for each active op, the adjoints of its operands.
 class AdjointSweep {
  public:
   AdjointSweep(const Module& module, const KernelFacts& facts, const Activity& activity, Replay& replay,
@@ -18,7 +19,7 @@ class AdjointSweep {
       : module_(module), facts_(facts), activity_(activity), replay_(replay), builder_(builder),
         memory_(memory) {}
 
-  /// Walks the kernel's body backward, after Replay::sweep.
+  /// Sweeps the kernel's body backward. Call it after Replay::sweep.
   void run();
 
  private:
@@ -28,13 +29,13 @@ class AdjointSweep {
   void reverseOp(const Op& op);
   void reverseIf(const Op& op);
   void reverseLoop(const Op& op);
-  /// Opens a body, gives the values it yields their adjoints, and walks it.
+  /// Starts a block: gives the values that it yields their adjoints, and sweeps it backward. The caller pops sums_.
   void reverseBody(const Block& body, const std::vector<KV>& yielded);
-  /// The active values from outside that a body reads, in text order.
+  /// The active values from outside that the op's bodies read, in text order.
   std::vector<const Value*> captured(const Op& op) const;
   void barrierIfNeeded(const Op& op);
 
-  // adjoint_rules.cpp: an op's result adjoint becomes its operands'.
+  // adjoint_rules.cpp: turn an op's result adjoint into its operands' adjoints.
   void distribute(const Op& op, const KV& g);
   void distributeScalar(const Op& op, const KV& g);
   void distributeReduce(const Op& op, const KV& g);
@@ -45,12 +46,12 @@ class AdjointSweep {
   KV reduced(const Op& op, const KV& x, std::string_view kind);
   KV place(const Op& op);
   bool hasPole(const Op& op, size_t index) const;
-  /// The term of operand `index` in an adjoint of `g`: zero where g is, whatever the factor.
+  /// `term`, operand `index`'s part of the adjoint g, made zero where g is zero, even if the factor is not finite.
   KV settled(const Op& op, size_t index, const KV& g, const KV& term);
 
   void add(const Operand& operand, const KV& g);
   void add(const Value* value, KV g);
-  /// The adjoint gathered so far, which is then gone; a literal 0 when there is none.
+  /// Returns the adjoint summed so far and removes it; a literal 0 if there is none.
   KV take(const Value* value);
 
   const Module& module_;
@@ -59,7 +60,7 @@ class AdjointSweep {
   Replay& replay_;
   KernelBuilder& builder_;
   AdjointMemory& memory_;
-  std::vector<Sums> sums_;  ///< one for each open block
+  std::vector<Sums> sums_;  ///< adjoints so far, one map for each open block
 };
 
 }  // namespace tg

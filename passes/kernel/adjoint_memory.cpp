@@ -24,7 +24,7 @@ Type AdjointMemory::adjointType(const Type& primal, BufMode mode) {
 AdjointMemory::AdjointMemory(const KernelFacts& facts, const Activity& activity, Replay& replay,
                              KernelBuilder& builder, std::unordered_map<const Value*, Value*> adjoints)
     : facts_(facts), activity_(activity), replay_(replay), builder_(builder), adjoints_(std::move(adjoints)) {
-  // Only what the backward sweep touches counts: loads whose result is inactive leave no trace.
+  // Loads with an inactive result do not count: the backward sweep does not touch them.
   std::unordered_map<const Value*, std::vector<const Op*>> touched;
   walk(facts.kernel().body, [&](Op& op) {
     const Operand* element = elementOf(op);
@@ -55,7 +55,7 @@ void AdjointMemory::prepare() {
     if (!activity_.active(op.result())) return;
     BufMode mode = op.result()->type.mode;
     Type type = adjointType(op.result()->type, mode);
-    // What the forward sweep had in shared memory is done with: an adjoint may take its place.
+    // The forward sweep is done with its shared memory: an adjoint may take its place.
     if (mode == BufMode::shared && !std::exchange(shared, true)) builder_.barrier();
     std::string hint = fmt::format("d_{}", op.result()->name);
     Value* made =
@@ -73,7 +73,7 @@ bool AdjointMemory::changes() const {
   });
 }
 
-/// Zeros in all elements, each invocation of the workgroup taking its share of shared ones.
+/// Zeroes a buffer; for shared ones, each invocation of the workgroup its share.
 void AdjointMemory::zero(Value* buffer, bool wholeGroup) {
   const Shape& shape = buffer->type.shape;
   const auto& size = facts_.kernel().workgroup;
@@ -96,7 +96,7 @@ void AdjointMemory::zero(Value* buffer, bool wholeGroup) {
                 });
 }
 
-/// The place in the adjoint buffer of one lane of an element.
+/// The indices in the adjoint buffer of one lane of an element.
 std::vector<KV> AdjointMemory::at(const Operand& element, int lane) {
   std::vector<KV> at = replay_.indices(element);
   int lanes = element.value->type.lanes;
@@ -146,7 +146,7 @@ void AdjointMemory::add(const Operand& element, const KV& g, bool uniformFlow) {
       addLane(buffer, at(element, lane), lanes == 1 ? whole : builder_.extract(whole, lane), way);
   };
   if (way != Way::together) return each();
-  std::vector<KV> places = at(element, 0);  // outside of the guard, where later uses find them
+  std::vector<KV> places = at(element, 0);  // outside of the guard, so that later uses can share them
   builder_.guard(builder_.op(Opcode::k_eq, {localIndex(), KernelBuilder::u32(0)}), each);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adjoints of buffers: cotangents, gradients, and the adjoint beside each buffer that is read and written.
+// Adjoints of buffers: cotangents, gradients, and for each buffer that is read and written a second buffer.
 #pragma once
 
 #include <unordered_map>
@@ -12,28 +12,30 @@
 
 namespace tg {
 
+/// Accesses the adjoints of buffer elements. Additions are plain where one invocation owns the element, one atomic for the
+/// workgroup after a reduction where all add to the same element, and otherwise one atomic for each invocation.
 class AdjointMemory {
  public:
-  /// `adjoints` maps the kernel's parameters to their cotangents, gradients and adjoints.
+  /// `adjoints` maps the kernel's parameters to their adjoint buffers.
   AdjointMemory(const KernelFacts& facts, const Activity& activity, Replay& replay, KernelBuilder& builder,
                 std::unordered_map<const Value*, Value*> adjoints);
 
-  /// The type of the buffer beside `primal`: f32, vectors as scalars (their lanes count on the last axis),
-  /// except of a cotangent, which is only read.
+  /// The type of the adjoint buffer of `primal`: f32, with the lanes of vectors as scalars along the last axis. Only a
+  /// cotangent, which is only read, keeps its vectors.
   static Type adjointType(const Type& primal, BufMode mode);
 
-  /// Makes the adjoints of shared and local buffers, of zeros; before the backward sweep.
+  /// Creates the adjoints of shared and local buffers, zeroed. Call it before the backward sweep.
   void prepare();
 
-  /// The adjoint of an element.
+  /// The adjoint of an element. clear() sets it to zero, add() adds `g`.
   KV load(const Operand& element);
   void clear(const Operand& element);
   void add(const Operand& element, const KV& g, bool uniformFlow);
 
-  /// Whether there are adjoints that are both read and written.
+  /// Whether some adjoint buffer is both read and written.
   bool changes() const;
 
-  /// The invocation's place in its workgroup.
+  /// The invocation's flat index in its workgroup.
   KV localIndex();
 
  private:
@@ -48,7 +50,7 @@ class AdjointMemory {
   Replay& replay_;
   KernelBuilder& builder_;
   std::unordered_map<const Value*, Value*> adjoints_;
-  std::unordered_set<const Value*> alone_;  ///< buffers no element of which two invocations touch
+  std::unordered_set<const Value*> alone_;  ///< buffers of which no two invocations access the same element
 };
 
 }  // namespace tg

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op's result adjoint gives its operands. Functions of the scalar table bring their derivative
-// along; here stand the ops the table does not have.
+// The gradient rules of kernel ops. Ops of the scalar table have their derivative there; the rules of all others are here.
 #include <algorithm>
 #include <array>
 
@@ -14,13 +13,13 @@ namespace tg {
 
 namespace {
 
-/// The ops of floats whose derivative `distribute` has, or that nothing passes.
+/// Ops of floats that have a case in `distribute`, or through which nothing passes.
 constexpr bool hasOwnRule(Opcode code) {
   return code == Opcode::k_fma || code == Opcode::k_round_f16 || code == Opcode::k_round_bf16 ||
          code == Opcode::k_stop_gradient;
 }
 
-/// Whether an op gives a float of floats.
+/// Whether an op computes floats from floats.
 constexpr bool isOfFloats(LaneTypes types, LaneGives gives) {
   return (types == LaneTypes::number || types == LaneTypes::real) &&
          (gives == LaneGives::same || gives == LaneGives::real);
@@ -42,12 +41,12 @@ constexpr bool isOfFloats(LaneTypes types, LaneGives gives) {
 
 }  // namespace
 
-/// Whether the derivative uses no value.
+/// Whether the derivative of an op needs no values of the forward pass.
 static bool isLinear(const Op& op) {
   return op.code == Opcode::k_add || op.code == Opcode::k_sub || op.code == Opcode::k_neg;
 }
 
-/// Whether what the adjoint of operand `index` is multiplied with may be infinite or NaN.
+/// Whether the factor of operand `index`'s adjoint may be infinite or NaN.
 bool AdjointSweep::hasPole(const Op& op, size_t index) const {
   auto singular = [&](const Operand& operand) {
     return operand.kind == Operand::Kind::value && activity_.singular(operand.value);
@@ -68,8 +67,8 @@ bool AdjointSweep::hasPole(const Op& op, size_t index) const {
 
 KV AdjointSweep::settled(const Op& op, size_t index, const KV& g, const KV& term) {
   if (!hasPole(op, index) || term.isLiteral()) return term;
-  // A finite factor has given 0 already, so that this choice is seen only where the factor is not finite,
-  // and derivatives of the VJP stay right everywhere else.
+  // With a finite factor the term is 0 already. The select changes it only where the factor is not finite, so derivatives
+  // of the VJP stay right everywhere else.
   KV zero = KernelBuilder::f32(0);
   KV lost = builder_.op(Opcode::k_and,
                         {builder_.op(Opcode::k_eq, {g, zero}), builder_.op(Opcode::k_ne, {term, zero})});
@@ -140,13 +139,13 @@ KV AdjointSweep::reduced(const Op& op, const KV& x, std::string_view kind) {
                                                : builder_.subgroupReduce(x, kind);
 }
 
-/// An invocation's place among those that an op brings together.
+/// An invocation's index among those that an op combines.
 KV AdjointSweep::place(const Op& op) {
   return op.code == Opcode::k_workgroup_reduce ? memory_.localIndex()
                                                : builder_.subgroup(Opcode::k_subgroup_lane);
 }
 
-/// ∂(Πx)/∂x without dividing by zero: where one factor is 0, only its own derivative is not.
+/// ∂(Πx)/∂x without division by zero: if exactly one factor is 0, only its own derivative is not 0.
 KV AdjointSweep::productOfOthers(const Op& op, const KV& x, const KV& r) {
   KV zero = KernelBuilder::f32(0), one = KernelBuilder::f32(1);
   KV isZero = builder_.op(Opcode::k_eq, {x, zero});
@@ -164,7 +163,7 @@ void AdjointSweep::distributeReduce(const Op& op, const KV& g) {
   KV x = replay_.operand(op, 0), r = replay_.primal(op.result());
   if (kind == "mul")
     return add(op.operands[0], settled(op, 0, total, builder_.mul(total, productOfOthers(op, x, r))));
-  // The first invocation that has the extremum takes the adjoint.
+  // The first invocation that holds the extremum gets the adjoint.
   KV here = place(op);
   KV none = KernelBuilder::u32(UINT32_MAX);
   KV at = builder_.op(Opcode::k_select, {builder_.op(Opcode::k_eq, {x, r}), here, none}, DType::u32);
@@ -174,8 +173,8 @@ void AdjointSweep::distributeReduce(const Op& op, const KV& g) {
                   DType::f32));
 }
 
-/// y[i] = x[lane i], so x[j] gets the adjoints of all i whose lane is j: each lane that arrived is asked for
-/// its adjoint and for the lane it read.
+/// y[i] = x[lane i], so x[j] gets the sum of the adjoints of all i whose lane is j. A loop over the subgroup reads, from
+/// each active invocation, its adjoint and the lane that it read.
 void AdjointSweep::distributeShuffle(const Op& op, const KV& g) {
   KV lane = replay_.operand(op, 1), here = builder_.subgroup(Opcode::k_subgroup_lane);
   KV ballot = builder_.subgroupBallot(KernelBuilder::literal(DType::i1, 1));
@@ -204,7 +203,7 @@ void AdjointSweep::distributeShuffle(const Op& op, const KV& g) {
   add(op.operands[0], sums[0]);
 }
 
-/// The func's own VJP takes its arguments and the adjoints of its results, of those that are floats.
+/// Calls the VJP that the func names: with its arguments and the adjoints of its float results.
 void AdjointSweep::distributeCall(const Op& op) {
   std::vector<KV> inputs, gs;
   bool any = false;
@@ -241,7 +240,7 @@ void AdjointSweep::distributeMemory(const Op& op) {
     return;
   }
   if (!activity_.active(element.value)) return;
-  // A store ends what the element was before; a sum goes on.
+  // A store replaces the element, so its adjoint ends here; an addition keeps it.
   KV g = memory_.load(element);
   if (op.code == Opcode::k_store) memory_.clear(element);
   add(op.operands[0], g);

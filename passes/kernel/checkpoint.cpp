@@ -44,7 +44,7 @@ static bool is(const Operand& operand, int64_t number) {
   return operand.isLiteral() && operand.integer == number;
 }
 
-/// How often a loop runs; ops in front of it count where the bounds are no literals.
+/// The number of trips of a loop; emits ops in front of it unless the bounds are literals.
 Operand StripMiner::tripsOf(const Op& loop) {
   const auto [from, to, step] = rangeOf(loop);
   if (const int64_t known = KernelFacts::staticTrips(loop); known >= 0) return literal(known);
@@ -60,7 +60,7 @@ Operand StripMiner::tripsOf(const Op& loop) {
   return make(Opcode::k_add, {whole, more}, "trips");
 }
 
-/// Gives the body of a loop a new index, that of a trip within a piece. The old one is computed in front.
+/// Gives a loop's body a new index, the trip within a piece, and computes the old index from it at the front.
 Value* StripMiner::replaceIndex(Op& loop, const Operand& piece) {
   const auto [from, to, step] = rangeOf(loop);
   Block& body = *loop.regions[0];
@@ -78,8 +78,11 @@ Value* StripMiner::replaceIndex(Op& loop, const Operand& piece) {
   return index;
 }
 
-/// for k = from to(to) step(s)  →  n = trips; for c = 0 to(n) step(N): for j = 0 to(min(N, n - c)): k = from
-/// + (c + j)·s
+/// Strip-mines one loop:
+///
+///   for k = from to(to) step(s)  →  n = trips
+///                                   for c = 0 to(n) step(N):
+///                                     for j = 0 to(min(N, n - c)): k = from + (c + j)·s
 void StripMiner::split(Op& loop) {
   OpList& ops = *loop.list();
   NameTable& names = build_.names();

@@ -12,7 +12,7 @@ namespace {
 
 using Values = std::unordered_set<const Value*>;
 
-/// Which values and buffers a value goes into.
+/// A graph of the values and buffers into which each value flows.
 class ValueFlow {
  public:
   explicit ValueFlow(const Block& body) { visit(body); }

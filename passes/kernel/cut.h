@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a kernel's gradient is cut off although its results depend on the value.
+// Finds ops at which a kernel's gradient is lost although its results depend on the operand.
 #pragma once
 
 #include "ir/diagnostic.h"
@@ -7,11 +7,10 @@
 
 namespace tg {
 
-/// Remarks on ops that a float's value passes to a result, but its gradient does not:
-/// - a tgk.bitcast, whose result is no step function as that of a cast or tgk.floor is, so that the gradient
-///   lacks a part;
-/// - the first such op on the way from a parameter of `wrt` that has no gradient because of it.
-/// Indices, conditions and tgk.stop_gradient pass no value on.
+/// Remarks on ops through which a float flows to a result, but its gradient does not:
+/// - a tgk.bitcast: its result is no step function, unlike that of a cast or tgk.floor, so the gradient lacks a part;
+/// - the first such op on the way from a parameter of `wrt` that therefore has no gradient.
+/// Indices, conditions and tgk.stop_gradient do not count as flow.
 std::vector<Diagnostic> findCuts(const Item& kernel, const Activity& activity,
                                  const std::vector<const Value*>& wrt, const std::vector<const Value*>& of);
 

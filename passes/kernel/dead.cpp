@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dead code of a kernel. Everything starts dead; what the outside sees is marked, then what that needs.
-// A carried value that only feeds itself, and a buffer that is only written, are never marked.
+// Dead code elimination in a kernel. Everything starts dead; ops with effects outside are marked live, then everything that
+// they need. A carried value that only feeds itself, and a buffer that is only written, are never marked.
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -15,12 +15,13 @@
 namespace tg {
 namespace {
 
+/// The live ops, values and carried values of a kernel.
 class Liveness {
  public:
   explicit Liveness(const Item& kernel);
   bool live(const Op* op) const { return ops_.contains(op); }
   bool live(const Value* value) const { return values_.contains(value); }
-  /// Whether carried value `index` of a loop is needed, as its argument or its result.
+  /// Whether carried value `index` of a loop is live, in its body or as its result.
   bool carried(const Op* loop, size_t index) const { return carried_.contains({loop, index}); }
 
  private:
@@ -60,7 +61,7 @@ void Liveness::index(const Block& block, const Op* owner) {
   }
 }
 
-/// Whether the outside, or another invocation, sees that the op is there.
+/// Whether an op is live in any case: its effect is visible outside, or to other invocations.
 bool Liveness::isRoot(const Op& op) const {
   if (synchronizes(op)) return true;
   if (!writesElement(op)) return false;
@@ -87,7 +88,7 @@ void Liveness::needCarried(const Op* loop, size_t index) {
   if (const Op* yield = yieldOf(*loop->regions[0])) need(yield->operands[index]);
 }
 
-/// What an op needs to be done, whoever reads its results.
+/// Marks the operands that a live op needs, whether or not its results are read.
 void Liveness::needOperands(const Op& op) {
   if (op.code == Opcode::k_workgroup_reduce) return;  // without a reader it is only a barrier
   for (const Operand& operand : op.operands) {
@@ -98,13 +99,14 @@ void Liveness::needOperands(const Op& op) {
   }
 }
 
+/// Marks a buffer as read: all ops that write to it are live.
 void Liveness::read(const Value* buffer) {
   if (!read_.insert(buffer).second) return;
   for (const Use& use : buffer->uses)
     if (writesElement(*use.user()) && elementOf(*use.user())->value == buffer) keep(use.user());
 }
 
-/// What a value is made of.
+/// Marks what a value is computed from.
 void Liveness::needSource(const Value* value) {
   const Op* op = value->def ? value->def : owner_[value->block];
   keep(op);
@@ -157,6 +159,7 @@ void shrinkIf(Op& op, const Liveness& liveness) {
   removeCarried(op, gone);
 }
 
+/// Removes dead ops, carried values and results from a block.
 void sweep(Block& block, const Liveness& liveness) {
   block.ops.eraseIf([&](const Op* op) { return op->code != Opcode::k_yield && !liveness.live(op); });
   for (Op *op = block.ops.front(), *next = nullptr; op; op = next) {
@@ -176,7 +179,7 @@ void sweep(Block& block, const Liveness& liveness) {
   }
 }
 
-/// Whether a barrier beside the op orders it against other invocations.
+/// Whether a barrier orders the op against other invocations.
 bool isOrdered(const Op& op) {
   if (isSubgroupOp(op) || op.code == Opcode::k_call) return true;
   const Operand* element = elementOf(op);
@@ -191,8 +194,8 @@ bool holdsAny(const Op& op, bool (*wanted)(const Op&)) {
 
 bool isBarrier(const Op& op) { return op.code == Opcode::k_barrier; }
 
-/// Removes barriers that follow another, or the kernel's start, with nothing to order between. `clean` says
-/// whether that is so where the block starts; the result, whether it is where it ends.
+/// Removes barriers with nothing to order since the previous barrier, or since the kernel's start. `clean`: whether there is
+/// nothing to order at the start of the block. Returns the same for its end.
 bool dropRepeatedBarriers(Block& block, bool clean, bool& changed) {
   for (Op *op = block.ops.front(), *next = nullptr; op; op = next) {
     next = op->next();
@@ -207,7 +210,7 @@ bool dropRepeatedBarriers(Block& block, bool clean, bool& changed) {
     } else if (op->regions.empty()) {
       clean = clean && !ordered;
     } else if (ordered || holdsAny(*op, isBarrier)) {
-      // A body may run after itself, or not at all.
+      // A loop's body may follow itself, and a body may not run at all.
       bool after = clean || op->regions.size() == 2;
       for (auto& region : op->regions)
         after &= dropRepeatedBarriers(*region, clean && !(loop && ordered), changed);
@@ -217,7 +220,7 @@ bool dropRepeatedBarriers(Block& block, bool clean, bool& changed) {
   return clean;
 }
 
-/// Removes barriers behind which nothing is left to order.
+/// Removes barriers with nothing to order behind them.
 void dropLastBarriers(Block& body, bool& changed) {
   for (Op *op = body.ops.back(), *previous = nullptr; op; op = previous) {
     previous = op->previous();

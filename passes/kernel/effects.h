@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ops of a kernel write, and which values they pass on.
+// What kernel ops write, and how values flow through control flow and memory.
 #pragma once
 
 #include <unordered_set>
@@ -10,7 +10,7 @@
 
 namespace tg {
 
-/// The buffers of which a kernel writes an element.
+/// The buffers to which a kernel writes.
 inline std::unordered_set<const Value*> writtenBuffers(const Item& kernel) {
   std::unordered_set<const Value*> written;
   walk(kernel.body, [&](const Op& op) {
@@ -19,12 +19,12 @@ inline std::unordered_set<const Value*> writtenBuffers(const Item& kernel) {
   return written;
 }
 
-/// The index of the operand that an op stores or combines with an element: 1 of a compare-exchange, else 0.
+/// The index of the operand that an op stores to, or combines with, an element: 1 for a compare-exchange, otherwise 0.
 inline int broughtOperand(const Op& op) { return op.code == Opcode::k_atomic_compare_exchange ? 1 : 0; }
 
-/// Calls `flow(from, to)`, of an operand and a value, for what an op passes on: an if what its bodies yield, a loop what
-/// it begins with and carries on, an access what it brings to a buffer, or finds there. A buffer is one value. False
-/// for any other op, of which none is called.
+/// Calls `flow(from, to)`, with an operand and a value, for each flow of values through an if (from what its bodies yield),
+/// a loop (from initial and carried values), or an access (into or out of a buffer, which counts as one value). Returns false
+/// for all other ops, without calls.
 template <class Flow>
 bool eachFlow(const Op& op, Flow flow) {
   if (op.code == Opcode::k_if) {

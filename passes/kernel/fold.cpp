@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constant folding of a kernel: goes once through the text, knowing of each value whether it equals a literal
-// or another value. A value that becomes a literal stays as `tgk.constant c`, for the few users that cannot
-// name a literal; without one it is dead.
+// Constant folding in a kernel: one walk through the text, which records for each value whether it equals a literal or
+// another value. A value that becomes a literal stays as `tgk.constant c`, for users that cannot have a literal operand;
+// without such users it is dead.
 #include <unordered_map>
 
 #include "ir/builder.h"
@@ -13,8 +13,7 @@
 namespace tg {
 namespace {
 
-/// Whether an op's operand may be written as this literal. A literal's type comes from what stands beside it,
-/// which some ops do not have; a literal index must be in range.
+/// Whether an op's operand may be a literal. The type of a literal comes from another operand, which some ops do not have.
 bool mayBeLiteral(const Op& op, size_t index) {
   if (semantics(op.code).gives != LaneGives::same && op.numOperands() == 1) return false;
   switch (op.code) {
@@ -29,18 +28,19 @@ bool mayBeLiteral(const Op& op, size_t index) {
   }
 }
 
+/// Whether an element's index along an axis may be this literal: it must be in range.
 bool indexMayBeLiteral(const Operand& element, size_t axis, const Operand& literal) {
   int64_t extent = element.value->type.shape[static_cast<int>(axis)];
   return literal.integer >= 0 && (extent == Shape::kDynamic || literal.integer < extent);
 }
 
-/// Whether two operands are one value or one literal.
+/// Whether two operands are the same value or equal literals.
 bool same(const Operand& a, const Operand& b) {
   return a.isLiteral() ? b.isLiteral() && a.integer == b.integer : a.value && a.value == b.value;
 }
 
-/// A select of integers that is a min, a max or, of u32, a sub_sat becomes that, which says more of its
-/// range: `select(a >= b, a - b, 0)` is `sub_sat(a, b)`.
+/// Turns a select of integers into the min, max or (u32) sub_sat that it computes, which narrows its range:
+/// `select(a >= b, a - b, 0)` is `sub_sat(a, b)`.
 void nameSelect(Op& select) {
   const Type& type = select.result()->type;
   const Op* test = select.operands[0].value ? select.operands[0].value->def : nullptr;
@@ -48,7 +48,7 @@ void nameSelect(Op& select) {
   if (operandType(*test, test->operands[0]) != type || operandType(*test, test->operands[1]) != type) return;
   bool less = test->code == Opcode::k_lt || test->code == Opcode::k_le;
   if (!less && test->code != Opcode::k_gt && test->code != Opcode::k_ge) return;
-  // Where the condition holds, `low` is at most `high`; else `high` is at most `low`.
+  // If the condition holds, low <= high; otherwise high <= low.
   const Operand low = test->operands[less ? 0 : 1], high = test->operands[less ? 1 : 0];
   const Operand then = select.operands[1], otherwise = select.operands[2];
   auto become = [&](Opcode code, const Operand& a, const Operand& b) {
@@ -90,9 +90,10 @@ class Folder {
   void take(Op& op) { gone_.push_back(op.list()->take(&op)); }
 
   Item& kernel_;
-  std::unordered_map<const Value*, Operand> known_;   ///< a literal, or another value
-  std::unordered_map<const Value*, Value*> holders_;  ///< of values that are gone: who has their constant
-  OpList gone_;  ///< kept until the end, so that pointers to their values stay unique
+  std::unordered_map<const Value*, Operand> known_;  ///< the literal or other value that a value equals
+  std::unordered_map<const Value*, Value*>
+      holders_;  ///< for removed values: the value that holds their constant
+  OpList gone_;  ///< removed ops, kept until the end so that pointers to their values stay unique
 };
 
 void Folder::block(Block& block) {
@@ -102,7 +103,7 @@ void Folder::block(Block& block) {
   }
 }
 
-/// What a value or literal is by now.
+/// The literal or value that an operand is known to equal; otherwise the operand.
 Operand Folder::resolved(const Operand& operand) const {
   auto it = operand.kind == Operand::Kind::value ? known_.find(operand.value) : known_.end();
   return it == known_.end() ? operand : it->second;
@@ -117,6 +118,7 @@ KnownOperand Folder::known(const Op& op, const Operand& operand) const {
   return out;
 }
 
+/// Replaces an operand by what it equals, if a literal is allowed there or it is no literal.
 void Folder::substituteValue(Operand& operand, bool mayBeLiteral) {
   Operand now = resolved(operand);
   if (!now.isLiteral() || mayBeLiteral) {
@@ -143,22 +145,22 @@ void Folder::substitute(Op& op) {
   }
 }
 
-/// Stands in for a value whose op or block goes away; a constant is held in front of `before`.
+/// Records what replaces a value whose op or block is removed. A constant is put in front of `before`.
 void Folder::replaceGone(Value& value, Operand by, Op& before) {
   if (by.isLiteral()) {
-    Builder builder(*before.list());  // with no names of others, so that the value keeps its own
+    Builder builder(*before.list());  // with an empty name table, so that the value keeps its name
     builder.setBefore(&before).setHint(value.name);
     Value* result = builder.create(Opcode::k_constant, {by}, {}, {value.type})->result();
     holders_[&value] = result;
     if (value.type.lanes == 1)
       known_[result] = by;
     else
-      by = Operand::of(result);  // in place of a vector a literal would be a scalar
+      by = Operand::of(result);  // a literal in place of a vector would be a scalar
   }
   known_[&value] = std::move(by);
 }
 
-/// Moves the ops of a body in front of the op that holds it; the op's results are what the body yields.
+/// Moves the ops of a body in front of the op that has it; the op's results become the yielded values.
 void Folder::inlined(Op& op, Block& body) {
   const Op* yield = yieldOf(body);
   for (Op* inner : body.ops.all()) {
@@ -198,7 +200,7 @@ bool Folder::equal(const Operand& a, const Operand& b, const Type& type) const {
   return a.isLiteral() ? literalWord(a, type.dtype) == literalWord(b, type.dtype) : a.value == b.value;
 }
 
-/// A carried value that each trip yields as it was, or as its first value, is that value.
+/// A carried value that each trip yields unchanged, or as its initial value, equals the initial value.
 void Folder::settleCarried(Op& loop) {
   const auto& carried = iterArgs(loop);
   const Op* yield = yieldOf(*loop.regions[0]);

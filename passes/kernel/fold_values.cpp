@@ -14,7 +14,7 @@ Word bits(float x) { return std::bit_cast<Word>(x); }
 float asFloat(Word word) { return std::bit_cast<float>(word); }
 int32_t asInt(Word word) { return std::bit_cast<int32_t>(word); }
 
-/// Identities of one op: what it equals whatever its unknown operands are.
+/// Identities of one op: what it equals for all values of its unknown operands.
 class Identities {
  public:
   Identities(const Op& op, const std::vector<KnownOperand>& in, const Item& kernel)
@@ -43,7 +43,7 @@ class Identities {
   const Item& kernel_;
 };
 
-/// Operand `index` as the result, when it has the result's type.
+/// Operand `index` as the result, if it has the result's type.
 std::optional<Operand> Identities::operand(int index) const {
   const KnownOperand& known = in_[index];
   if (known.type.dtype != op_.result()->type.dtype || known.type.lanes != op_.result()->type.lanes) return {};
@@ -129,7 +129,7 @@ std::optional<Operand> Identities::boolean() const {
   return both || either ? operand(0) : constant(0);
 }
 
-/// x + 0 is not x for x = -0, and x·0 not 0 for an infinite x: they stay.
+/// Not folded: x + 0 is not x for x = -0, and x·0 is not 0 for an infinite x.
 std::optional<Operand> Identities::real() const {
   switch (op_.code) {
   case Opcode::k_mul:
@@ -154,7 +154,7 @@ std::optional<Operand> Identities::real() const {
   return {};
 }
 
-/// The values a u32 operand may have.
+/// The range of values of a u32 operand.
 std::pair<int64_t, int64_t> Identities::range(int index) const {
   if (in_[index].word) return {*in_[index].word, *in_[index].word};
   if (const Op* from = source(index); from && from->code == Opcode::k_local_id)
@@ -181,7 +181,7 @@ std::optional<Operand> Identities::comparison() const {
   return {};
 }
 
-/// A lane of a vector that was made of scalars.
+/// The lane of a vector that was built from scalars.
 std::optional<Operand> Identities::lane() const {
   const Op* made = source(0);
   if (!made || made->code != Opcode::k_vec) return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loop-invariant code of a kernel moves before its loop. Inner loops come first, so that what leaves one of
-// them is looked at again in the next.
+// Moves loop-invariant code of a kernel in front of its loop. Inner loops are handled first, so that code that leaves one is
+// considered again for the next.
 #include <unordered_set>
 
 #include "ir/kernel/kernel.h"
@@ -10,14 +10,14 @@
 namespace tg {
 namespace {
 
-/// Whether a loop's body runs at least once for certain.
+/// Whether a loop's body certainly runs at least once.
 bool runs(const Op& loop) {
   const auto [from, to, step] = rangeOf(loop);
   return from.isLiteral() && to.isLiteral() && from.integer < to.integer;
 }
 
-/// Whether an access is in range for certain: a literal index of a static extent was checked by the
-/// verifier, and an open extent is at least 1.
+/// Whether an access is certainly in range: the verifier has checked a literal index of a static extent, and an open extent
+/// is at least 1.
 bool inRange(const Operand& element) {
   for (size_t axis = 0; axis < element.items.size(); ++axis) {
     const Operand& at = element.items[axis];
@@ -27,11 +27,11 @@ bool inRange(const Operand& element) {
   return true;
 }
 
-/// What may leave one loop.
+/// One loop, and the analysis of what may leave it.
 class Loop {
  public:
   Loop(Op& loop, const std::unordered_set<const Value*>& writtenAnywhere);
-  /// Moves what does not change in the loop in front of it.
+  /// Moves loop-invariant ops in front of the loop.
   void takeInvariants() { take(*op_.regions[0], runs(op_)); }
 
  private:
@@ -61,8 +61,8 @@ void Loop::define(const Block& block) {
   }
 }
 
-/// A load that is not done always may be the only one of what another invocation writes, or of what is
-/// not written yet; done by all invocations it would be a race or read garbage.
+/// Whether a load may leave the loop. One that does not always run may be guarded against elements that another invocation
+/// writes, or that are not written yet: run by all invocations it would be a race or read garbage.
 bool Loop::movableLoad(const Op& op, bool always) const {
   const Value* buffer = elementOf(op)->value;
   BufMode mode = buffer->type.mode;
@@ -80,7 +80,7 @@ bool Loop::movable(const Op& op, bool always) const {
   return invariant && (!load || movableLoad(op, always));
 }
 
-/// Takes from a block in the loop. What still stands in an inner loop depends on that.
+/// Moves ops out of a block in the loop. Ops that still are in an inner loop depend on that one. `always`: the block runs.
 void Loop::take(Block& block, bool always) {
   for (Op* op : block.ops.all()) {
     if (movable(*op, always)) {

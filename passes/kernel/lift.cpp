@@ -33,8 +33,8 @@ class Lifter {
     }
   }
 
-  /// Moves loads out of a body of `branch`, in front of it. The condition of `branch` does not guard them any
-  /// more, so that their indices must be in range without it.
+  /// Moves loads out of a body of `branch`, in front of it. The condition then no longer guards them, so their indices must
+  /// be in range without it.
   void take(Block& region, Op& branch) {
     std::unordered_set<const Value*> inside;
     for (Op* op : region.ops.all()) {
@@ -49,7 +49,7 @@ class Lifter {
   }
 
   const IndexAnalysis analysis_;
-  std::unordered_set<const Op*> liftable_;  ///< but for what their guards say of the index
+  std::unordered_set<const Op*> liftable_;  ///< candidates, before their guards are considered
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Equal ops of a kernel merge into the first that is in scope.
+// Common subexpression elimination in a kernel: equal ops merge into the first one in scope.
 #include <unordered_map>
 #include <unordered_set>
 

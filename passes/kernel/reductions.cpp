@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trees in shared memory that are tgk.workgroup_reduce by hand:
+// Recognises trees in shared memory that compute a tgk.workgroup_reduce:
 //
 //   tgk.store %v, %s[%l]
 //   tgk.barrier
 //   for each stride %w = n/2, n/4, …, 1 { tgk.if %l < %w { s[l] = s[l] + s[l + w] } tgk.barrier }
 //   … tgk.load %s[0] …
 //
-// with the strides in a loop (shifted, or carried) or written out. workgroup_reduce adds in this very order,
-// so floats stay the same to the bit; other orders are left alone. What remains of the tree is dead.
+// The strides may be in a loop (shifted, or carried) or unrolled. workgroup_reduce adds in this very order, so floats stay
+// the same to the bit; trees in other orders are not replaced. The rest of a tree is then dead code.
 #include <bit>
 #include <unordered_map>
 
@@ -20,11 +20,12 @@
 namespace tg {
 namespace {
 
-constexpr int64_t kMostTrips = 32;  // a stride of 32 bits has no more halves
+constexpr int64_t kMostTrips = 32;  // a stride of 32 bits can be halved no more often
 
-/// Constants that values have in one trip of a loop.
+/// Values that are constant in one trip of a loop, with these constants.
 using Known = std::unordered_map<const Value*, uint32_t>;
 
+/// The u32 constant that an operand has, given these values; nothing if it is not constant.
 std::optional<uint32_t> evaluate(const Operand& operand, const Known& known, const Item& kernel) {
   if (operand.isLiteral()) return literalWord(operand, DType::u32);
   if (auto it = known.find(operand.value); it != known.end()) return it->second;
@@ -51,22 +52,22 @@ bool isIndex(const Op& access, int64_t literal) {
   return at.isLiteral() && at.integer == literal;
 }
 
-/// One `if %l < %w { s[l] = s[l] op s[l + w] }`.
+/// One stage `if %l < %w { s[l] = s[l] op s[l + w] }`.
 struct TreeStage {
   const Op* guard = nullptr;  ///< the if
-  const Op* loop = nullptr;   ///< that holds it, or null
-  const Op* own = nullptr;    ///< load of s[l]
-  const Op* other = nullptr;  ///< load of s[l + w]
+  const Op* loop = nullptr;   ///< the loop that holds it, or null
+  const Op* own = nullptr;    ///< the load of s[l]
+  const Op* other = nullptr;  ///< the load of s[l + w]
   Op* store = nullptr;
 };
 
-/// Where an access stands: its block and the ops around it, innermost first.
+/// An access and the ops around it, innermost first.
 struct TreePlace {
   Op* op;
   std::vector<const Op*> around;
 };
 
-/// The tree over one shared buffer, if all its uses are one.
+/// The tree over one shared buffer, if all uses of the buffer form one.
 class Tree {
  public:
   Tree(Item& kernel, const Op& buffer) : kernel_(kernel), buffer_(buffer.result()) {}
@@ -87,13 +88,13 @@ class Tree {
   Item& kernel_;
   const Value* buffer_;
   std::vector<TreePlace> places_;
-  Block* block_ = nullptr;  // holds the first store
-  size_t outer_ = 0;        // how many ops stand around it
+  Block* block_ = nullptr;  ///< the block of the first store
+  size_t outer_ = 0;        ///< the number of ops around it
   std::vector<TreeStage> stages_;
   std::vector<TreePlace> reads_;
-  int64_t next_ = 0;  // the stride expected next
+  int64_t next_ = 0;  ///< the stride of the next stage
   Opcode code_ = Opcode::k_add;
-  bool met_ = false;  // a barrier since the last access
+  bool met_ = false;  ///< whether there was a barrier since the last access
 };
 
 void Tree::collect(const Block& block, std::vector<const Op*>& around) {
@@ -123,7 +124,7 @@ bool Tree::matchFirst() {
   return true;
 }
 
-/// Three accesses from `at` on as a stage; whether the indices fit is seen when its stride is known.
+/// Matches three accesses from `at` on as a stage. Its indices are checked later, when the stride is known.
 bool Tree::matchStage(size_t at) {
   if (at + 2 >= places_.size()) return false;
   const auto& around = places_[at].around;
@@ -151,7 +152,7 @@ bool Tree::matchStage(size_t at) {
     (isLane(elementOf(*load)->items[0]) ? stage.own : stage.other) = load;
   }
   if (!stage.own || !stage.other) return false;
-  // min and max tell their operands apart (-0 and 0, nan), sums and products do not.
+  // For min and max the order of operands matters (-0 and 0, NaN); for sums and products it does not.
   bool swapped = fold->operands[0].value->def != stage.own;
   if (swapped && (code_ == Opcode::k_max || code_ == Opcode::k_min)) return false;
   if (stage.loop && !stages_.empty() && stages_.back().loop == stage.loop) return false;
@@ -173,7 +174,7 @@ bool Tree::matchStages() {
   return !stages_.empty() && !reads_.empty();
 }
 
-/// Whether a stage with these constants is the one expected next.
+/// Whether a stage, with these constants, has the expected stride; halves that.
 bool Tree::stride(const TreeStage& stage, const Known& known) {
   const Op* test = stage.guard->operands[0].value ? stage.guard->operands[0].value->def : nullptr;
   if (!test || (test->code != Opcode::k_lt && test->code != Opcode::k_gt)) return false;
@@ -191,6 +192,7 @@ bool Tree::stride(const TreeStage& stage, const Known& known) {
   return fits;
 }
 
+/// The same for all trips of a stage's loop.
 bool Tree::strides(const TreeStage& stage) {
   if (!stage.loop) return stride(stage, {});
   const Op& loop = *stage.loop;
@@ -213,7 +215,7 @@ bool Tree::strides(const TreeStage& stage) {
   return true;
 }
 
-/// Whether only the first invocation reaches a load.
+/// Whether only the first invocation executes a load.
 bool Tree::laneZero(const TreePlace& load) const {
   for (size_t at = 0; at + outer_ < load.around.size(); ++at) {
     const Op& guard = *load.around[at];
@@ -228,7 +230,7 @@ bool Tree::laneZero(const TreePlace& load) const {
   return false;
 }
 
-/// Follows the barriers and the accesses of an op that stands beside the first store.
+/// Checks, op by op of the first store's block, that a barrier separates the stages and the reads.
 bool Tree::ordered(const Op& op) {
   if (op.code == Opcode::k_barrier) met_ = true;
   for (const TreeStage& stage : stages_) {
@@ -237,7 +239,7 @@ bool Tree::ordered(const Op& op) {
       met_ = false;
     }
     if (stage.loop != &op) continue;
-    for (int trip : {0, 1}) {  // the second sees the first end
+    for (int trip : {0, 1}) {  // twice, so that the start of a trip follows the end of another
       static_cast<void>(trip);
       for (Op* inner : op.regions[0]->ops)
         if (!ordered(*inner)) return false;
@@ -276,11 +278,10 @@ bool Tree::match() {
   return next_ == 0;
 }
 
-/// Puts the reduction where the first store was, its result in place of the loads, and takes the tree's
-/// stores away.
+/// Puts the reduction at the place of the first store, replaces the loads by its result, and removes the tree's stores.
 void Tree::replace() {
   Op* first = places_[0].op;
-  Builder builder(*first->list());  // with no names of others: the sum takes the name of a load
+  Builder builder(*first->list());  // with an empty name table: the sum takes the name of a load
   builder.setBefore(first).setLoc(stages_[0].store->loc).setHint(reads_[0].op->result()->name);
   Value* sum = builder
                    .create(Opcode::k_workgroup_reduce, {first->operands[0]},

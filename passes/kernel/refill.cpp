@@ -12,12 +12,12 @@
 namespace tg {
 namespace {
 
-/// The blocks from the kernel's body to the one that an op stands in.
+/// The blocks from the kernel's body to the one that holds an op.
 using Path = std::vector<const Block*>;
 
 struct Accesses {
   std::vector<Path> paths;
-  bool plain = true;  ///< loads and stores alone
+  bool plain = true;  ///< whether all are loads and stores
 };
 
 class RefillFinder {
@@ -71,7 +71,7 @@ bool synchronizesInside(const Op& op) {
   return found;
 }
 
-/// What an op and its bodies load from and store to a buffer.
+/// Collects the loads and stores of a buffer in an op and its bodies.
 void accessesIn(const Op& op, const Value* buffer, std::vector<const Op*>& loads,
                 std::vector<const Op*>& stores) {
   if (const Operand* element = elementOf(op); element && element->value == buffer)
@@ -80,7 +80,7 @@ void accessesIn(const Op& op, const Value* buffer, std::vector<const Op*>& loads
     for (Op* inner : region->ops) accessesIn(*inner, buffer, loads, stores);
 }
 
-/// Walks the block that holds all accesses: stores, a barrier, loads, a barrier, stores again.
+/// Walks the innermost block around all accesses and matches: stores, a barrier, loads, a barrier, stores again.
 void RefillFinder::refillsOf(const Value* buffer, const Accesses& accesses) {
   const Path& first = accesses.paths[0];
   size_t depth = first.size() - 1;
@@ -112,6 +112,7 @@ void RefillFinder::refillsOf(const Value* buffer, const Accesses& accesses) {
   restart();
 }
 
+/// Adds a refill if its loads are proved to read only what its stores wrote.
 void RefillFinder::keep(Refill refill, size_t accesses) {
   refill.all = refill.stores.size() + refill.loads.size() == accesses;
   const std::vector<const Op*> loops = facts_.loopsAround(*refill.block);
@@ -170,7 +171,7 @@ bool RefillFinder::steady(const Value* value, const std::vector<const Op*>& loop
   return all;
 }
 
-/// Whether two operands are one value, or computed alike.
+/// Whether two operands are the same value, or are computed by equal ops.
 bool RefillFinder::equal(const Operand& a, const Operand& b) const {
   if (a.isLiteral() && b.isLiteral()) return a.number() == b.number() && a.integer == b.integer;
   if (!a.value || !b.value) return false;
@@ -183,7 +184,7 @@ bool RefillFinder::equal(const Operand& a, const Operand& b) const {
   return true;
 }
 
-/// Whether two bodies of an if store to the same elements, without loops or ifs around.
+/// Whether both bodies of an if store to the same elements, not in loops or inner ifs.
 bool RefillFinder::storesSame(const Block& a, const Block& b, const Value* buffer) const {
   auto storesOf = [&](const Block& block, std::vector<const Operand*>& out) {
     for (Op* op : block.ops) {

@@ -43,7 +43,7 @@ static Error refused(const Loc& loc, std::string_view op, Refusal which) {
       .note(loc, fmt::format("fix: {}", row.fix));
 }
 
-/// An op of the VJP is said to be the kernel's op it comes from.
+/// An op of the VJP is reported as the kernel's op that it derives from.
 Error refusal(const Op& op, Refusal which) {
   Loc loc = op.loc;
   while (loc && loc->how == "vjp") loc = loc->origin;

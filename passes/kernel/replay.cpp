@@ -37,7 +37,7 @@ void Replay::open(const Block& block, bool uniform, const KV* index, const KV* t
   if (index) frames_.back().memo[block.args[0].get()] = *index;
 }
 
-/// Runs `body` as if the blocks inside frame `frame` were not open.
+/// Runs `body` as if frame `frame` were the innermost open block.
 void Replay::run(size_t frame, const Body& body) {
   std::vector<Frame> aside(std::make_move_iterator(frames_.begin() + static_cast<std::ptrdiff_t>(frame) + 1),
                            std::make_move_iterator(frames_.end()));
@@ -72,7 +72,7 @@ std::vector<KV> Replay::indices(const Operand& element) {
   return out;
 }
 
-/// Gives the value's block, the innermost open one, the value.
+/// Computes or fetches a value of the innermost open block and puts it in the block's memo.
 void Replay::make(const Value* value) {
   const Op* op = value->def;
   if (!op || facts_.isMemory(value)) {
@@ -96,7 +96,7 @@ void Replay::make(const Value* value) {
   }
 }
 
-/// An op without regions that may be done again.
+/// Emits an op without regions that may be computed again.
 KV Replay::compute(const Op& op) {
   const Type& type = op.result()->type;
   std::vector<KV> in;
@@ -170,8 +170,8 @@ LoopBounds Replay::bounds(const Op& loop) {
     out.trips = KernelBuilder::u32(trips);
     return out;
   }
-  // from < to ? (to - from - 1) / step + 1 : 0, of which the range analysis sees that these are no more trips
-  // than those of `loop`.
+  // from < to ? (to - from - 1) / step + 1 : 0. In this form the range analysis sees that there are no more trips than in
+  // `loop`.
   KV to = primal(range.to, DType::u32), zero = KernelBuilder::u32(0);
   out.trips = out.from.is(0) ? to : builder_.op(Opcode::k_sub, {to, out.from});
   if (!out.step.is(1)) {
@@ -183,7 +183,7 @@ LoopBounds Replay::bounds(const Op& loop) {
   return out;
 }
 
-/// Emits a loop like `op`, its body by `body`; `keep` stores the carried values of each trip.
+/// Emits a loop like `op`, whose body `body` emits. `keepThem`: store the carried values of each trip.
 std::vector<KV> Replay::runLoop(const Op& op, Kind kind, bool keepThem,
                                 const std::function<void(const Block&)>& body) {
   const Block& block = *op.regions[0];
@@ -285,7 +285,7 @@ void Replay::forwardWrite(const Op& op) {
   keep(op.result(), old, facts_.loopsAround(op.result()));
 }
 
-/// Memory read inside, but in no loop, comes out as results of the if.
+/// Values read from memory inside, outside of loops, become results of the if.
 void Replay::forwardIf(const Op& op) {
   std::vector<Type> types;
   for (const auto& result : op.results) types.push_back(result->type);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The primal side of a VJP: the forward sweep, what it keeps, and how a backward step gets at a value of the
-// kernel again.
+// The forward part of a VJP: runs the kernel forward, keeps values that cannot be computed again, and gives the backward
+// sweep any value of the kernel.
 #pragma once
 
 #include <functional>
@@ -14,27 +14,28 @@
 
 namespace tg {
 
-/// What a reversed loop needs to know of its primal.
+/// The bounds of a loop's forward run, for its reversal.
 struct LoopBounds {
   KV from, step, trips;
 };
 
+/// Holds a stack of frames, one for each open block of the kernel. A frame's memo has the values of its block that were
+/// computed here already.
 class Replay {
  public:
-  /// Builds into `builder`; `buffers` maps the kernel's parameters to those of the VJP. Shared buffers that
-  /// are filled again take at most `sharedBytes` of shared memory; the others are filled in tapes.
+  /// Builds into `builder`; `buffers` maps the kernel's parameters to those of the VJP. Shared buffers that are filled again
+  /// take at most `sharedBytes` of shared memory; the rest of them become tapes.
   Replay(const KernelFacts& facts, KernelBuilder& builder, std::unordered_map<const Value*, Value*> buffers,
          int64_t sharedBytes);
 
-  /// Runs the kernel's body without its stores to out and accum buffers, keeping what memory holds.
+  /// Runs the kernel's body forward, without its stores to out and accum buffers, and keeps values read from memory.
   void sweep();
 
-  /// A value of the kernel here, where it belongs to an open block: computed or fetched at most once for
-  /// each block.
+  /// A value of the kernel, whose block must be open. It is computed or fetched at most once for each opening of the block.
   KV primal(const Value* value);
-  /// An operand, of which a literal has type `wanted`.
+  /// An operand; a literal gets the type `wanted`.
   KV primal(const Operand& operand, DType wanted);
-  /// Operand `index` of an op that is a value or a literal.
+  /// Operand `index` of an op, which is a value or a literal.
   KV operand(const Op& op, int index);
   /// The indices of an element.
   std::vector<KV> indices(const Operand& element);
@@ -44,14 +45,15 @@ class Replay {
   /// Runs a loop forward here to keep its carried values, unless they are kept already.
   void keepCarried(const Op& loop);
 
-  /// Opens a block for a backward step: `index` is the loop's index and `trip` counts from 0; null of an if.
+  /// Opens a block for the backward sweep. For a loop, `index` is the loop's index and `trip` its number from 0; null for an
+  /// if.
   void open(const Block& block, bool uniform, const KV* index = nullptr, const KV* trip = nullptr);
   void close() { frames_.pop_back(); }
-  /// Whether all invocations of the workgroup are where we are.
+  /// Whether all invocations of the workgroup reach the current place.
   bool uniformFlow() const { return frames_.back().uniform; }
 
-  /// What the axes of a tape count: the trips of loops, then invocations (or workgroups) along launch axes;
-  /// its own extents follow.
+  /// The axes of a tape: the trips of loops, then invocations (or workgroups) along the launch axes; the extents of the
+  /// value follow.
   struct TapeAxes {
     std::vector<const Op*> loops;
     std::vector<int> launch;
@@ -67,10 +69,10 @@ class Replay {
     int level;
     Kind kind;
     bool uniform;
-    KV trip;  ///< of a loop's body
+    KV trip;  ///< for a loop's body: the number of the trip
     std::unordered_map<const Value*, KV> memo;
-    std::unordered_set<const Op*> kept;  ///< loops whose carried values were kept since the block opened
-    bool filled = false;                 ///< the block's buffers were filled again since it opened
+    std::unordered_set<const Op*> kept;  ///< loops whose carried values were kept since the block was opened
+    bool filled = false;  ///< whether the block's buffers were filled again since it was opened
   };
   struct Slot {
     Value* buffer = nullptr;
@@ -100,7 +102,7 @@ class Replay {
   // replay_refill.cpp
   struct FilledAgain {
     Value* buffer = nullptr;
-    std::vector<int> groups;  ///< a tape's launch axes, whose workgroup ids come before the indices
+    std::vector<int> groups;  ///< for a tape: the launch axes, whose workgroup ids precede the indices
   };
   void declareRefills(int64_t sharedBytes);
   FilledAgain tapeFor(const Value& primal);
@@ -115,14 +117,14 @@ class Replay {
   KernelBuilder& builder_;
   std::unordered_map<const Value*, Value*> buffers_;
   std::vector<Frame> frames_;
-  std::unordered_map<const Value*, KV> held_;  ///< memory outside of loops, as values of the body
+  std::unordered_map<const Value*, KV> held_;  ///< values from memory outside of loops, as values of the body
   std::unordered_map<const Value*, Slot> slots_;
   std::unordered_map<const Value*, TapeAxes> tapes_;
   std::unordered_map<const Refill*, FilledAgain> refills_;
   std::unordered_set<const Op*> keptForward_;
   std::vector<int> launchAxes_;
   int loopDepth_ = 0;
-  bool sweeping_ = false;  ///< forward
+  bool sweeping_ = false;  ///< whether the forward sweep is running
   bool rankExceeded_ = false;
 };
 

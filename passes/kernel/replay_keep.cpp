@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a forward sweep keeps for the backward one, and where.
+// Keeps values of the forward sweep for the backward one: as values, in local buffers, or in tapes.
 #include <algorithm>
 
 #include "passes/kernel/replay.h"
 
 namespace tg {
 
-/// Memory of few trips stays with the invocation.
+/// Values of at most this many trips and lanes are kept in local buffers instead of tapes.
 constexpr int64_t kLocalTrips = 64;
 
+/// The buffer that keeps a value of these loops; made on first use.
 Replay::Slot& Replay::slotOf(const Value* value, std::vector<const Op*> loops) {
   Slot& slot = slots_[value];
   if (slot.buffer) return slot;
@@ -48,7 +49,7 @@ Replay::Slot& Replay::slotOf(const Value* value, std::vector<const Op*> loops) {
   return slot;
 }
 
-/// The indices of this trip's and invocation's place.
+/// The indices in a slot for the current trips and this invocation.
 std::vector<KV> Replay::place(const Slot& slot) {
   std::vector<KV> at;
   for (const Op* loop : slot.loops) {
@@ -89,8 +90,8 @@ KV Replay::fetch(const Value* value) {
   std::vector<KV> at = place(slot);
   auto load = [&] {
     KV out = builder_.loadHere(slot.buffer, at);
-    // A loaded value does not look uniform to the verifier. If it may decide whether a barrier is reached, a reduction
-    // makes it so.
+    // The verifier does not see that a loaded value is uniform. If it may decide whether a barrier is reached, a reduction
+    // makes it uniform.
     bool needsUniform = facts_.synchronizesInside() && uniformFlow() && facts_.uniformity().uniform(value);
     return needsUniform ? builder_.workgroupReduce(out, "max") : out;
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers that a backward step fills again, so that nothing of what was loaded from them is kept.
+// Fills buffers again in the backward sweep, so that values loaded from them need not be kept.
 #include <algorithm>
 #include <cassert>
 #include <utility>
@@ -9,9 +9,9 @@
 
 namespace tg {
 
-/// Nobody writes to what the kernel's body filled once: backward steps read it where it is, as long as shared
-/// memory has room. Else the buffer filled again is another one, so that the forward sweep's, which is then
-/// read by few, is dropped with its stores.
+/// Chooses the buffer for each refill. A buffer that the kernel's body fills once is not written again: the backward sweep
+/// reads it where it is, if shared memory has room. Otherwise a second buffer is filled; the one of the forward sweep, which
+/// then has few readers, is dropped with its stores.
 void Replay::declareRefills(int64_t sharedBytes) {
   for (const auto& refill : facts_.refills()) {
     const Value& primal = *refill->buffer;
@@ -29,12 +29,12 @@ void Replay::declareRefills(int64_t sharedBytes) {
   }
 }
 
-/// Whether the forward sweep's buffer serves as it is.
+/// Whether the backward sweep reads the forward sweep's buffer as it is.
 bool Replay::stays(const Refill& refill) const {
   return refills_.at(&refill).buffer == buffers_.at(refill.buffer);
 }
 
-/// A tape with a place for each workgroup.
+/// Declares a tape with a copy of the buffer for each workgroup.
 Replay::FilledAgain Replay::tapeFor(const Value& primal) {
   const Item& kernel = facts_.kernel();
   FilledAgain out;
@@ -57,7 +57,7 @@ Replay::FilledAgain Replay::tapeFor(const Value& primal) {
   return out;
 }
 
-/// What a load gives here: of a buffer that is filled again, after it was, outside of the forward sweep.
+/// Emits a load here. In the backward sweep, a buffer that is refilled is filled first and loaded from its refill.
 KV Replay::loaded(const Op& op) {
   const Operand& element = *elementOf(op);
   const Refill* refill = sweeping_ ? nullptr : facts_.refillOf(op);
@@ -78,7 +78,7 @@ std::vector<KV> Replay::placeAgain(const FilledAgain& target, const Operand& ele
   return at;
 }
 
-/// Whether an op, or one in its bodies, fills a buffer of a block that is filled again.
+/// Whether an op, or one in its bodies, fills a buffer of `block` that must be filled again.
 bool Replay::fills(const Op& op, const Block& block) const {
   if (const Refill* refill = facts_.refillOf(op))
     return writesElement(op) && refill->block == &block && !stays(*refill);
@@ -88,8 +88,8 @@ bool Replay::fills(const Op& op, const Block& block) const {
   });
 }
 
-/// Fills the buffers of an open block again, unless that was done since it opened. What loads them for an
-/// earlier iteration is done before, and the workgroup sees the result.
+/// Fills the buffers of an open block again, unless that was done since it was opened. A barrier before it waits for loads
+/// of an earlier iteration, and one behind it makes the result visible to the workgroup.
 void Replay::fill(const Block& block) {
   size_t frame = frames_.size();
   while (frames_[--frame].block != &block)
@@ -111,7 +111,7 @@ void Replay::fill(const Block& block) {
   });
 }
 
-/// Does again what an op stores to the buffers of `block`.
+/// Repeats the stores of an op to the buffers of `block`.
 void Replay::fillBy(const Op& op, const Block& block) {
   auto body = [&](const Block& region) {
     for (Op* inner : region.ops)

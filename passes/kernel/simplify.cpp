@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of canonicalisation in the order in which one makes work for the next.
+// Runs the parts of canonicalisation, in the order in which each makes work for the next.
 #include "passes/kernel/simplify.h"
 
 #include <string>
@@ -29,7 +29,7 @@ void makeNamesUnique(Item& kernel) {
 }
 
 void simplifyKernel(Item& kernel) {
-  // The parts know accesses of one element; a matrix is 256 of them.
+  // The parts handle accesses of one element; a matrix access has 256.
   bool matrices = false;
   walk(kernel.body, [&](Op& op) { matrices = matrices || isCoopmatOp(op.code); });
   if (matrices) return;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Canonicalisation of kernels: what a kernel computes stays bit for bit (the payload of a NaN apart), the
-// text gets shorter. No sum is reassociated and x·0 stays for floats. A kernel that runs without a finding
-// (race, access out of range, element written twice) still does; accesses that are dropped or moved take
-// their findings with them.
+// Canonicalisation of kernels: simplifies a kernel that computes the same bits (except for the payload of a NaN). No sum is
+// reassociated, and x·0 stays for floats. A kernel that runs without findings of the interpreter (race, access out of
+// range, element written twice) still does; an access that is dropped or moved takes its findings with it.
 //
-// All of these take a kernel that verifies and leave one. Two parameters must not share bytes that the kernel
-// writes, as a tg.custom's never do.
+// All functions require a kernel that verifies and leave one. Two parameters must not share bytes that the kernel writes;
+// those of a tg.custom never do.
 #pragma once
 
 #include <vector>
@@ -14,38 +13,36 @@
 
 namespace tg {
 
-/// All of the parts below, until nothing changes. Doing it twice is doing it once.
+/// Applies all of the parts below until nothing changes. Idempotent.
 void simplifyKernel(Item& kernel);
 
-/// Replaces what is known by literals and by what it equals: arithmetic on literals, identities that hold for
-/// every value, extents, branches whose condition is known, loops of no trip or one, carried values that stay
-/// as they start. What loses its readers stays; dropDead removes it.
+/// Replaces known values by literals and by equal values: arithmetic on literals, identities that hold for every value,
+/// extents, branches with a known condition, loops of no trip or one, carried values that do not change. Ops that lose their
+/// readers stay; dropDead removes them.
 void foldConstants(Item& kernel);
 
-/// Merges equal pure ops, and equal loads of what nobody writes, into the first one in scope.
+/// Merges equal pure ops, and equal loads of buffers that the kernel does not write, into the first one in scope.
 void mergeEqual(Item& kernel);
 
-/// Removes what nobody reads: pure ops, loops and ifs without effect, carried values and results, stores to
-/// shared, local and tape buffers that are never loaded, the declarations of buffers, and barriers
-/// with no access to order. Parameters stay.
+/// Removes dead code: pure ops, loops and ifs without effect, carried values and results, stores to shared, local and tape
+/// buffers that are never loaded, the declarations of buffers, and barriers with no access to order. Parameters stay.
 void dropDead(Item& kernel);
 
-/// Removes the parameters that nothing in the kernel or its grid names, except those that `keep` (one entry
-/// for each parameter) holds on to. Returns for each old parameter whether it is still there.
+/// Removes the parameters that neither the kernel nor its grid uses, except those with `keep` (one entry for each
+/// parameter). Returns for each old parameter whether it is still there.
 std::vector<bool> dropUnusedParams(Item& kernel, const std::vector<bool>& keep);
 
-/// Moves what is the same in every trip of a loop before it: pure ops, also from inside of ifs, and loads of
-/// memory that the loop does not change. A load that may not have been done moves only when its index is
-/// in range for certain and nobody writes the buffer.
+/// Moves loop-invariant ops in front of the loop: pure ops, also from inside of ifs, and loads of memory that the loop does
+/// not change. A load that may not run moves only if its index is certainly in range and the kernel does not write the
+/// buffer.
 void hoistInvariants(Item& kernel);
 
-/// Replaces trees in shared memory that fold one value of each invocation by tgk.workgroup_reduce, where the
-/// workgroup is 1-d, a power of two, as large as the buffer, and the strides halve, which is the order of
-/// workgroup_reduce. What is left of a tree goes with all that is dead.
+/// Replaces trees in shared memory that reduce one value of each invocation by tgk.workgroup_reduce. Requires: the workgroup
+/// is 1-d, a power of two, and as large as the buffer, and the strides halve, which is the order of workgroup_reduce. The
+/// rest of a tree is removed as dead code.
 void recogniseReductions(Item& kernel);
 
-/// Gives a value whose name another value of the kernel has a name of its own, as moving ops between scopes
-/// needs.
+/// Renames values that share their name with another value of the kernel, as moving ops between scopes requires.
 void makeNamesUnique(Item& kernel);
 
 }  // namespace tg

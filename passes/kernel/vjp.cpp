@@ -29,7 +29,7 @@ namespace {
 
 using Role = KernelVjpParam::Role;
 
-/// The VJP kernel while it is made.
+/// Builds the VJP kernel.
 class VjpMaker {
  public:
   VjpMaker(const Module& module, std::shared_ptr<Item> source, const KernelVjpRequest& request)
@@ -54,7 +54,7 @@ class VjpMaker {
   std::unordered_map<const Value*, KernelVjpParam> roles_;  ///< of the VJP's parameters
 };
 
-/// Whether a kernel takes the old value of one of the buffer's elements.
+/// Whether a kernel reads the old value when it writes an element of the buffer.
 bool takesOldValues(const KernelFacts& facts, const Value* buffer) {
   bool takes = false;
   walk(facts.kernel().body,
@@ -69,7 +69,7 @@ Value* VjpMaker::parameter(const Value* primal, Role role, Type type, const std:
   return made;
 }
 
-/// Names given by the request, or all that could be.
+/// The parameters that the request names, or all that are possible if it names none.
 Result<void> resolve(const Item& kernel, const std::vector<std::string>& names, bool inputs,
                      std::vector<const Value*>& out) {
   auto fits = [&](const Value& arg) {
@@ -104,11 +104,11 @@ Result<void> resolve(const Item& kernel, const std::vector<std::string>& names, 
   return {};
 }
 
-/// Every device with Vulkan has at least so many bytes of shared memory for a workgroup.
+/// The least shared memory of a workgroup on any device with Vulkan, in bytes.
 constexpr int64_t kSharedBytesEverywhere = 16384;
 
-/// What a VJP may use beside the adjoints of shared buffers and its reductions: together they need no more than the kernel
-/// does, or than every device has.
+/// The bytes of shared memory that refills may use besides the adjoints of shared buffers and reductions. All together take
+/// no more than the kernel does, or than every device has.
 int64_t sharedBytesLeft(const KernelFacts& facts, const Activity& activity) {
   int64_t adjoints = 0;
   walk(facts.kernel().body, [&](Op& op) {
@@ -137,7 +137,7 @@ Result<KernelVjp> VjpMaker::run() {
     Type type = arg->type;
     bool scratch = type.mode == BufMode::accum && takesOldValues(facts, arg.get());
     if (facts.isMutable(arg.get()) && (type.mode == BufMode::inout || scratch))
-      type.mode = BufMode::tape;  // a copy of which only its own loads matter; see settleModes
+      type.mode = BufMode::tape;  // a copy that only its own loads use; see settleModes
     else if (type.mode != BufMode::tape)
       type.mode = BufMode::in;
     primal_[arg.get()] =
@@ -191,7 +191,7 @@ static void replace(Operand& operand, const Value* from, Value* to) {
   for (Operand& item : operand.items) replace(item, from, to);
 }
 
-/// A buffer of which only the extents matter is not asked for when its adjoint has the same.
+/// If only the extents of a buffer are read, reads them from its adjoint if that has the same, so that it can be dropped.
 void VjpMaker::readExtentsElsewhere() {
   for (const auto& arg : source_->body.args) {
     Value* primal = primal_.at(arg.get());
@@ -208,7 +208,7 @@ void VjpMaker::readExtentsElsewhere() {
   }
 }
 
-/// Buffers that were made tapes so that their dead stores go get their modes back.
+/// Restores the modes of buffers that were made tapes so that dead stores to them could be removed.
 void VjpMaker::settleModes() {
   auto isWritten = [](const Value& buffer) {
     return std::any_of(buffer.uses.begin(), buffer.uses.end(), [&](const Use& use) {
@@ -227,7 +227,7 @@ void VjpMaker::settleModes() {
 Result<KernelVjp> VjpMaker::finish(const Replay& replay) {
   settleModes();
   simplifyKernel(*made_);
-  // Lowering overlaps what it can; here that would cost the next derivative.
+  // Lowering overlaps shared buffers where it can. Doing it here would make the next derivative more expensive.
   if (sharedBytes(*made_) > kMaxSharedBytes) overlapSharedBuffers(*made_);
   if (sharedBytes(*made_) > kMaxSharedBytes) return refusal(*source_, Refusal::shared);
   if (localBytes(*made_) > kMaxLocalBytes) return refusal(*source_, Refusal::local);
@@ -262,8 +262,8 @@ Result<KernelVjp> differentiateKernel(const Module& module, const Item& kernel,
                                       const KernelVjpRequest& request) {
   std::shared_ptr<Item> source = cloneItem(kernel);
   inlineCalls(module, *source, true);
-  // What a gradient is taken of had better be short: a tree in shared memory becomes a reduction, whose
-  // adjoint is one too, and a load that leaves a loop is added to once.
+  // A short kernel has a better gradient: a tree in shared memory becomes a reduction, whose adjoint is one too, and a load
+  // that leaves a loop needs one addition.
   simplifyKernel(*source);
   liftUniformLoads(*source);
   return VjpMaker(module, source, request).run();
