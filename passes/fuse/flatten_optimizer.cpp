@@ -26,7 +26,6 @@
 //   tg.sum_of_squares is left. plan lays out the members of a group one behind the other.
 // Where: before split-reductions and form-regions, which would see hundreds of sums for the gradient norm; and before
 //   cse, which merges duplicates that the groups leave.
-//   of sums, and before cse, which merges what the groups leave twice.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -291,7 +290,7 @@ std::optional<FlatNorms::Terms> Flattener::normAlong(UpdateGroup& group) {
   return found;
 }
 
-/// Sums of squares of the gradients, or of what they are after some of their scalings, are sums over the flat group.
+/// Replaces sums of squares of the gradients, or of the gradients after some of their scalings, by sums over the flat group.
 void Flattener::addNorms(const UpdateGroup& group, const std::vector<Value*>& scales) {
   const std::vector<Update>& updates = group.updates;
   const std::vector<Value*> gradients = gradientsOf(updates);

@@ -3,6 +3,7 @@
 // that products leave out because another kernel's mask hides them or no other kernel reads them, and how kernels read
 // whose bindings come near the target's limit or whose values have too many texels for a view. Lowering takes all of it
 // from the schedule's text.
+//
 //   before:  schedule = matmul{tile = [4, 4], shared = [32, 32, 16]}
 //   after:   schedule = matmul{tile = [4, 4], shared = [32, 32, 16], hidden = true}
 #include <fmt/format.h>

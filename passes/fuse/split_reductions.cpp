@@ -280,8 +280,8 @@ class Splitter {
     return dtype == DType::f32 || factorOf(*operand) == dtype ? x : x.cast(dtype).cast(DType::f32);
   }
 
-  /// A product of a matrix and a vector as a sum along the matrix's rows or columns, computed by workgroups; or a product of a
-  /// column and a row, which is a map. Null for other products, and where each lane sums by itself.
+  /// A product of a matrix and a vector as a sum along the matrix's rows or columns, computed by workgroups; or a product
+  /// of a column and a row, which is a map. Null for other products, and where each lane sums by itself.
   Value* vectorProduct(const Op& op) {
     const as::matmul product(op);
     const Shape& out = op.result()->type.shape;
@@ -431,7 +431,7 @@ class Splitter {
     return false;
   }
 
-  /// A shape as three axes: neighbouring axes as one, what lies before them, and what lies behind.
+  /// A shape as three axes: neighbouring axes as one, the axes before them as one, and those behind.
   struct Line {
     int64_t before = 1, count = 1, after = 1;
   };

@@ -23,8 +23,8 @@ inline std::unordered_set<const Value*> writtenBuffers(const Item& kernel) {
 inline int broughtOperand(const Op& op) { return op.code == Opcode::k_atomic_compare_exchange ? 1 : 0; }
 
 /// Calls `flow(from, to)`, with an operand and a value, for each flow of values through an if (from what its bodies yield),
-/// a loop (from initial and carried values), or an access (into or out of a buffer, which counts as one value). Returns false
-/// for all other ops, without calls.
+/// a loop (from initial and carried values), or an access (into or out of a buffer, which counts as one value). Returns
+/// false for all other ops, without calls.
 template <class Flow>
 bool eachFlow(const Op& op, Flow flow) {
   if (op.code == Opcode::k_if) {

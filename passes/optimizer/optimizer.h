@@ -94,7 +94,7 @@ class StepBuilder {
   TensorExpr named(const std::string& name, TensorExpr value);
   std::string stateName(const std::string& name) const { return site_.prefix + "." + name; }
 
-  /// Declares state `prefix.name`; states stand after the last param or state.
+  /// Declares state `prefix.name`; states are declared after the last param or state.
   void addState(const std::string& name, const Type& type, bool explicitInit = false);
   /// Declares a state `prefix.name.w` of the type that is trained of a parameter.
   void addState(const std::string& name, const TrainedParam& trained);
