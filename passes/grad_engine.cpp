@@ -128,6 +128,7 @@ static void addOptionalResults(Op& op, Builder& builder) {
   }
 }
 
+/// Adds to the gradients of an op's operands by its rule, if one of its results has a gradient and one operand is active.
 Result<void> GradEngine::differentiate(Op& op) {
   std::vector<Value*> resultGrads;
   bool reached = false;

@@ -58,6 +58,7 @@ class PartsCheck {
     return failAt(op.loc, fmt::format("{} {}", what, why));
   }
 
+  /// Finds the kind of an op's results from those of its operands, or fails.
   Result<void> visit(const Op& op) {
     switch (op.code) {
     case Opcode::capture: return {};

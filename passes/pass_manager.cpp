@@ -41,6 +41,7 @@ PassManager& PassManager::verifyEach(VerifyEach what) {
   return *this;
 }
 
+// Binds the options of a step. An alias gives each option to all of its passes that have it.
 Result<std::vector<PassManager::Bound>> PassManager::bind(const PipelineStep& step) {
   std::vector<Bound> out;
   if (step.pass->parts.empty()) out.push_back({step, {}});

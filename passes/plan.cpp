@@ -345,6 +345,7 @@ struct Layout {
   std::vector<Function> functions;
 };
 
+/// Plans each function by itself; offsets in @io follow later.
 Result<void> planFunctions(Layout& layout) {
   Error errors;
   for (Item* func : layout.module.all(ItemKind::func)) {
@@ -413,6 +414,7 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
       *worst->func, *worst->plan);
 }
 
+/// Remarks the barriers of a function, and the values alive at its peak.
 void report(const Item& func, const FunctionPlan& planned, const PassContext& context) {
   if (planned.kernels() > 0)
     context.remark(func.loc,

@@ -140,6 +140,7 @@ class Resizing {
     return it == resized_.end() ? nullptr : &it->second;
   }
 
+  /// Resizes one op, if an operand was resized; otherwise records whether its result is suspect.
   Result<void> visit(Op& op) {
     if (op.code == Opcode::param_grad)
       return dim_.error(op.loc, 4,
@@ -384,6 +385,7 @@ class Resizing {
     return {};
   }
 
+  /// Infers the types of an op's results again, and records those that changed as resized.
   Result<void> retype(Op& op, const Resized& source, const Value* suspect) {
     // The shape of a cast is inferred from its operand; its type is not.
     const std::optional<Type> cast =
@@ -483,6 +485,7 @@ Error noSuchDim(const Module& module, const NewDim& dim) {
                                              : "the names are " + known));
 }
 
+/// Resizes a copy of the module, which replaces it if nothing fails.
 Result<void> resize(Module& module, const NewDim& dim, const std::string& funcs, const PassContext& context) {
   if (dim.n < 1) return dim.error(module.loc, 1, fmt::format("n={} is not 1 or more", dim.n));
   std::unique_ptr<Module> work = clone(module);

@@ -57,6 +57,7 @@ struct Uses {
   Loc loc;              ///< of the first addition, or of the problem
 };
 
+/// Collects how a kernel uses a buffer, with the first reason why its sums cannot become exact.
 Uses usesOf(const Item& kernel, Value* buffer) {
   Uses uses{buffer, false, {}, {}};
   walk(kernel.body, [&](Op& op) {

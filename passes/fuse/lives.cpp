@@ -30,6 +30,7 @@ int64_t bytesTakenOver(const Op& fused, const Module& module, const std::functio
 std::vector<std::vector<const Value*>> runsOfGroups(const Item& func) {
   std::vector<std::vector<const Value*>> runs;
   std::unordered_map<const Value*, size_t> runOf;
+  // Puts members into one run: the first that holds one of them, into which other such runs are merged.
   auto join = [&](const std::vector<const Value*>& members) {
     size_t to = runs.size();
     for (const Value* member : members)

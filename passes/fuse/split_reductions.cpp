@@ -355,7 +355,8 @@ class Splitter {
     }
   };
 
-  /// Whether a product has too few large blocks to keep the device busy, so that invocations share the steps of small ones.
+  /// Whether a product has too few large blocks to keep the device busy. It then gets small blocks, whose invocations share
+  /// the steps along the inner axis in slices.
   bool sharesSteps(const Shape& out, int64_t pieces) const {
     return Blocking{kBlockRows, kBlockColumns, 0}.blocks(out) * pieces < 2 * target_.units();
   }

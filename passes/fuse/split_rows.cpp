@@ -143,6 +143,7 @@ RowBounds RowSplitter::boundsLike(const RowPieces& pieces, const Type& type) con
   return bounds.size() < 3 ? pieces.bounds : bounds;
 }
 
+/// Reads a parameter or state that is larger than a binding by rows.
 bool RowSplitter::symbol(const Op& op) {
   const Type& type = op.result()->type;
   if (namesRows(op) || type.rank() != 2 || type.bytes() <= binding_) return false;
@@ -221,6 +222,7 @@ Value* RowSplitter::product(const Op& op, int64_t mFrom, int64_t mTo, int64_t kF
   return out_.concat(std::move(parts), 1);
 }
 
+/// Splits a product by rows of its result, by the terms of its sums, or by both.
 bool RowSplitter::product(const Op& op) {
   const as::matmul matmul(op);
   const bool ta = matmul.transpose_a(), tb = matmul.transpose_b();
@@ -464,6 +466,7 @@ bool RowSplitter::composite(const Op& op) {
   return pieces && byRows(op, op.numOperands(), pieces->bounds, pieces->streams);
 }
 
+/// Splits a cross entropy, or its gradient, by rows of the logits.
 bool RowSplitter::crossEntropy(const Op& op) {
   const RowPieces* pieces = piecesOf(op.in(0));
   if (!pieces) return false;

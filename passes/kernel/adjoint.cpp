@@ -36,6 +36,7 @@ void AdjointSweep::reverse(const Block& block) {
   for (const Op* op = block.ops.back(); op; op = op->previous()) reverseOp(*op);
 }
 
+/// Reverses one op: takes the adjoint of its result and distributes it to its operands.
 void AdjointSweep::reverseOp(const Op& op) {
   builder_.setLoc(derivedLoc("vjp", op.loc));
   if (op.code == Opcode::k_barrier) return builder_.barrier();
@@ -90,6 +91,7 @@ void AdjointSweep::reverseBody(const Block& body, const std::vector<KV>& yielded
   reverse(body);
 }
 
+/// An if is reversed as an if on the same condition, whose results are the adjoints of active values from outside.
 void AdjointSweep::reverseIf(const Op& op) {
   std::vector<KV> gs;
   for (const auto& result : op.results) gs.push_back(take(result.get()));

@@ -81,6 +81,7 @@ static KV sumOfLanes(KernelBuilder& builder, const KV& vector) {
   return sum;
 }
 
+/// Adds to the adjoints of an op's operands, given the adjoint of its result.
 void AdjointSweep::distribute(const Op& op, const KV& narrow) {
   KV g = builder_.widened(narrow, op.result()->type);
   switch (op.code) {

@@ -172,6 +172,7 @@ void Folder::inlined(Op& op, Block& body) {
     replaceGone(*op.results[index], resolved(yield->operands[index]), op);
 }
 
+/// Inlines the taken body of an if with a known condition; otherwise folds both, in each of which the condition is known.
 void Folder::visitIf(Op& op) {
   Operand cond = resolved(op.operands[0]);
   if (cond.isLiteral()) {
@@ -214,6 +215,7 @@ void Folder::settleCarried(Op& loop) {
   }
 }
 
+/// Removes a loop without trips, inlines a loop with one, and folds the body of any other.
 void Folder::visitFor(Op& loop) {
   substitute(loop);
   const LoopRange range = rangeOf(loop);
@@ -237,6 +239,7 @@ void Folder::visitFor(Op& loop) {
   take(loop);
 }
 
+/// Folds an op without regions: it becomes a constant, is replaced by an equal value, or gets known operands.
 void Folder::plain(Op& op) {
   std::optional<Operand> folded;
   if (isArithmetic(op) && op.results.size() == 1) {

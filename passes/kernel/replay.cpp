@@ -242,6 +242,7 @@ void Replay::forward(const Block& block) {
   for (Op* op : block.ops) forwardOp(*op);
 }
 
+/// Emits one op of the forward sweep, and keeps values read from memory that changes.
 void Replay::forwardOp(const Op& op) {
   if (op.code == Opcode::k_if) return forwardIf(op);
   if (op.code == Opcode::k_for) return forwardLoop(op);
@@ -260,6 +261,7 @@ void Replay::forwardOp(const Op& op) {
   keep(op.result(), loaded, facts_.loopsAround(op.result()));
 }
 
+/// Emits a write, unless only the caller reads the buffer, and keeps the old value if the kernel reads it.
 void Replay::forwardWrite(const Op& op) {
   const Operand& element = *elementOf(op);
   BufMode mode = element.value->type.mode;
@@ -320,6 +322,7 @@ void Replay::forwardIf(const Op& op) {
     for (const Value* value : side) held_[value] = results[next++];
 }
 
+/// Emits a loop of the forward sweep; an outermost one keeps its carried values.
 void Replay::forwardLoop(const Op& op) {
   bool outermost = loopDepth_++ == 0;
   std::vector<KV> results =

@@ -119,6 +119,7 @@ int64_t sharedBytesLeft(const KernelFacts& facts, const Activity& activity) {
          reductionBytes(facts.kernel());
 }
 
+/// Declares the parameters, sweeps forward and backward, removes dead code, and finishes.
 Result<KernelVjp> VjpMaker::run() {
   TG_CHECK(resolve(*source_, request_.wrt, true, wrt_));
   TG_CHECK(resolve(*source_, request_.of, false, of_));
@@ -224,6 +225,7 @@ void VjpMaker::settleModes() {
   }
 }
 
+/// Simplifies the VJP, checks its memory, drops unused parameters, and describes the others.
 Result<KernelVjp> VjpMaker::finish(const Replay& replay) {
   settleModes();
   simplifyKernel(*made_);

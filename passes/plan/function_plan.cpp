@@ -358,6 +358,7 @@ void FunctionPlan::tryInPlace(int opIndex, const ResultSlot& slot, int slotIndex
   units_[unit.takesOver].taken = true;
 }
 
+/// Lets each result slot of a region take the bytes of an operand that dies there, if possible.
 void FunctionPlan::chooseInPlace() {
   for (int index = 0; index < static_cast<int>(ops_.size()); ++index) {
     const Op& op = *ops_[index];

@@ -8,6 +8,7 @@
 
 namespace tg::plan {
 
+/// Records where values are defined, read and committed, and which bytes collectives reduce in place.
 void FunctionPlan::findReadings() {
   ops_ = func_.body.ops.all();
   for (const auto& arg : func_.body.args) position_[arg.get()] = 0;

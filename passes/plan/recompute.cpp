@@ -50,6 +50,7 @@ void Recompute::follow() {
   countLive();
 }
 
+/// Derives each block's lives and readers from steps_: a run of its maker begins a new life.
 void Recompute::followBlocks() {
   std::vector<int> uses(bytes_.size()), lives(bytes_.size());
   for (int kernel : steps_) {
@@ -84,6 +85,7 @@ void Recompute::followBlocks() {
   }
 }
 
+/// Derives live_ from the lives, less the bytes that results take over from operands.
 void Recompute::countLive() {
   live_.assign(steps_.size() + 1, 0);
   for (int block = 0; block < static_cast<int>(bytes_.size()); ++block)
@@ -199,6 +201,7 @@ bool Recompute::apply(const Choice& choice, bool merge) {
   return false;
 }
 
+/// Replaces the steps, and derives everything that follows from them.
 void Recompute::setSteps(std::vector<int> steps) {
   steps_ = std::move(steps);
   added_ = -work_;
