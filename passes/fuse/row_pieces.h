@@ -27,7 +27,7 @@ struct RowPieces {
   RowBounds bounds;
   std::vector<Value*> values;  ///< one for each two neighbours of `bounds`
   /// Whether all that is computed from one piece should be computed before the next piece is, so that the pieces are never
-  /// alive together. Not so for pieces of parameters and of their gradients.
+  /// alive together. False for pieces of parameters and of their gradients, which are alive together anyway.
   bool streams = false;
 };
 

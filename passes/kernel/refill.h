@@ -11,8 +11,8 @@ namespace tg {
 
 class KernelFacts;
 
-/// A buffer that a block fills and then reads. The backward sweep fills it again before it reverses the block, and loads
-/// from it, so that the loaded values need not be kept.
+/// A buffer that a block fills and then reads. When the backward sweep reverses the block, it fills the buffer again before
+/// its first load, so that the loaded values need not be kept.
 struct Refill {
   const Value* buffer;
   const Block* block;  ///< the innermost one around all accesses of the buffer
