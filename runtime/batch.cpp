@@ -15,7 +15,7 @@ namespace tg {
 
 namespace {
 
-/// Whether the shapes are equal but for one axis.
+/// Whether two shapes agree in rank and in every axis other than `except`.
 bool agree(const Shape& a, const Shape& b, int except) {
   if (a.rank() != b.rank()) return false;
   for (int axis = 0; axis < a.rank(); ++axis)
@@ -23,7 +23,7 @@ bool agree(const Shape& a, const Shape& b, int except) {
   return true;
 }
 
-/// The size one input implies, 0 when it cannot be this argument's. A flat input is given its shape.
+/// The batch size that one input implies, or 0 if it cannot be a value of this argument. Gives a flat input its shape.
 Result<int64_t> impliedSize(const Item& func, const Value& argument, int axis, HostArray& input) {
   if (input.dtype != argument.type.dtype) return int64_t{0};
   if (agree(input.shape, argument.type.shape, axis)) return input.shape[axis];
@@ -107,7 +107,7 @@ Result<Inputs> partOf(const Item& func, const Inputs& inputs, int64_t part, int6
     Shape shape = whole.shape;
     shape[axis] /= parts;
     HostArray rows = HostArray::zeros(whole.dtype, shape);
-    size_t run = static_cast<size_t>(byteSize(whole.dtype));  // bytes of a part that lie together
+    size_t run = static_cast<size_t>(byteSize(whole.dtype));  // contiguous bytes of one part
     for (int inner = axis; inner < shape.rank(); ++inner) run *= static_cast<size_t>(shape[inner]);
     for (size_t at = 0; at < rows.bytes.size(); at += run)
       std::memcpy(&rows.bytes[at],

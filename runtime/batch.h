@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch dimension chosen by the inputs of a call: arguments with `{batch = AXIS}`.
+// Batch sizes chosen at call time: the inputs of arguments with `{batch = AXIS}` tell the size of that axis.
 #pragma once
 
 #include <optional>
@@ -10,23 +10,23 @@
 
 namespace tg {
 
-/// Refuses inputs of other names than those of the function's arguments, of which a session fills in host scalars. What
-/// is missing is told before anything about what is there.
+/// Refuses a call whose input names are not those of the function's arguments. Host scalars may be missing: the session
+/// fills them in. Missing inputs are reported before anything about the inputs that were given.
 Result<void> checkNames(const Item& func, const Inputs& inputs);
 
-/// The size that the inputs imply for the function's batch arguments. Each of these may come in its shape,
-/// with any extent along its batch axis, or flat, as a whole number of rows; flat ones are given their shape.
-/// Nothing when the function has no batch argument, or when an input is missing or differs in more than the
-/// batch, which `checkInputs` then reports. Errors: two inputs imply different sizes; the length of a flat
-/// one is no multiple of a row's.
+/// The batch size that the inputs imply. An input of a batch argument may come in the argument's shape, with any extent
+/// along the batch axis, or flat (rank 1) with a whole number of rows; a flat one gets its full shape here. Returns
+/// nothing if the function has no batch argument, or if an input is missing or differs in more than the batch;
+/// `checkInputs` then reports that. Errors: two inputs imply different sizes; the length of a flat input is no multiple
+/// of a row's.
 Result<std::optional<int64_t>> batchOf(const Item& func, Inputs& inputs);
 
-/// The argument's type with the batch that a shape of an input implies, of the same rank or flat; as it is where
-/// it implies none.
+/// The argument's type with the batch size that an input of shape `given` implies: one of the same rank, or a flat one.
+/// If `given` implies none, the type is unchanged.
 Type withBatchOf(const Value& argument, const Shape& given);
 
-/// One of `parts` equal parts of the rows of the batch arguments; other inputs are the same in each. An error where
-/// the size is no multiple of `parts`.
+/// Part number `part` of `parts` equal parts of the batch: those rows of the batch arguments, and all other inputs
+/// unchanged. An error if the batch size is no multiple of `parts`.
 Result<Inputs> partOf(const Item& func, const Inputs& inputs, int64_t part, int64_t parts);
 
 /// Whether every batch argument has this size already.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where programs keep what they compiled.
+// The folder in which programs keep compiled shaders, pipelines and measurements between runs.
 #pragma once
 
 #include <string>
 
 namespace tg {
 
-/// $TENSORGRAD_CACHE, $XDG_CACHE_HOME/tensorgrad or ~/.cache/tensorgrad, the first that is set; "" when none
-/// is or TENSORGRAD_CACHE is empty. Nothing is made.
+/// The first of $TENSORGRAD_CACHE, $XDG_CACHE_HOME/tensorgrad and ~/.cache/tensorgrad that is set. "" if none is set,
+/// or if TENSORGRAD_CACHE is empty. Does not create the folder.
 std::string userCacheFolder();
 
 }  // namespace tg

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may use a session: one call at a time, in the order they were made.
+// The queue of a session's calls: one call runs at a time, in the order in which they were made.
 #pragma once
 
 #include <condition_variable>
@@ -15,8 +15,8 @@ namespace tg {
 
 enum class CallStatus : uint8_t { completed, aborted, failed };
 
-/// What became of a call: a value, nothing because the session was closed or got another module before the
-/// call's turn came, or the reason it failed. Reads as a `Result` in which an aborted call is an error too.
+/// The outcome of a call: completed with a value; aborted, because the session was closed or given another module
+/// before the call's turn came; or failed. As a `Result`, an aborted call is an error too.
 template <class T>
 class [[nodiscard]] CallResult : public Result<T> {
  public:
@@ -36,13 +36,13 @@ class [[nodiscard]] CallResult : public Result<T> {
   bool aborted_ = false;
 };
 
-/// What a call does in its turn. One that reads stays in it for a bounded time, whatever other calls do.
+/// What a call does during its turn. A call that only reads finishes in bounded time, whatever other calls do.
 enum class CallKind : uint8_t { any, reads };
 
-/// All members may be called from several threads.
+/// A first-in, first-out lock for calls. A thread holds a `Turn` while its call runs. Thread-safe.
 class CallQueue {
  public:
-  /// A call's turn, over when it is destroyed.
+  /// The right to run, released by the destructor.
   class Turn {
    public:
     explicit Turn(CallQueue* queue, bool inLoan = false) : queue_(queue), inLoan_(inLoan) {}
@@ -58,8 +58,8 @@ class CallQueue {
     CallQueue* queue_;
     bool inLoan_;
   };
-  /// Made by a call in its turn: as long as it lives, calls that only read run too, and its end waits for them. So two
-  /// sessions that each wait for a piece of the other go on.
+  /// Made by the call that has the turn. While it exists, `reads` calls may run too; its destructor waits for them.
+  /// This prevents a deadlock of two sessions that each wait for a piece of the other's tensors.
   class Loan {
    public:
     explicit Loan(CallQueue& queue) : queue_(queue) { queue_.lend(); }
@@ -71,22 +71,22 @@ class CallQueue {
     CallQueue& queue_;
   };
 
-  /// Waits until the calls made before are done, or until a call lends its turn to one that reads. An error when the call
-  /// is aborted instead.
+  /// Waits until all earlier calls are done; a `reads` call may also start while the running call has a `Loan`. An
+  /// error if the call is aborted while it waits.
   Result<Turn> enter(CallKind kind = CallKind::any);
-  /// The same, but first aborts the calls that are waiting, giving them this reason.
+  /// The same, but first aborts the waiting calls with the reason `why`.
   Result<Turn> enterInstead(const std::string& why);
-  /// Aborts the waiting calls and all later ones, then waits until the running one is done. False where that is the
-  /// caller's own, which is not waited for.
+  /// Aborts the waiting calls and all later ones, then waits until the running call is done. If the caller itself is
+  /// inside the running call, returns false without waiting.
   bool close(const std::string& why);
-  /// Whether the turn is that of a call on this thread, which a further one would wait for without end.
+  /// Whether the running call belongs to this thread. A nested call would then wait for itself forever.
   bool isMine() const;
-  /// Calls that wait for their turn.
+  /// The number of calls that wait for their turn.
   size_t waiting() const;
 
  private:
   struct Waiter {
-    std::string aborted;  ///< why; "" while it waits
+    std::string aborted;  ///< the reason; "" while it waits
   };
   void leave(bool inLoan);
   void lend();
@@ -98,10 +98,10 @@ class CallQueue {
   std::condition_variable changed_;
   std::deque<Waiter*> waiting_;
   bool busy_ = false;
-  bool lent_ = false;      ///< to calls that read, while busy
-  int inLoan_ = 0;         ///< such calls at work
-  std::thread::id owner_;  ///< whose turn it is, while busy
-  std::string closed_;     ///< why; "" while it is open
+  bool lent_ = false;      ///< `reads` calls may run, while busy
+  int inLoan_ = 0;         ///< how many `reads` calls run in the loan
+  std::thread::id owner_;  ///< the thread that has the turn, while busy
+  std::string closed_;     ///< the reason; "" while open
 };
 
 }  // namespace tg

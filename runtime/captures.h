@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The captured values of one call.
+// The values of `tg.capture` that one call read back.
 #pragma once
 
 #include <map>
@@ -13,26 +13,26 @@
 
 namespace tg {
 
-/// What `tg.capture` marked in the function that was called, and the arrays that the call read back. The
-/// arrays are the object's own: later calls do not change them.
+/// The captures of the called function, and the arrays that the call read back. The arrays are copies: later calls do
+/// not change them.
 class Captures {
  public:
   Captures() = default;
-  /// `registered` are all captures of `function`, `read` those the call asked for.
+  /// `registered`: all captures of `function`. `read`: those that the call asked for.
   Captures(std::string function, std::map<std::string, Type, std::less<>> registered, NamedArrays read);
 
-  /// A copy of what the call read. The error lists what was read, or says how to ask.
+  /// A copy of a captured array. The error lists the captures that were read, or says how to ask for them.
   Result<HostArray> get(std::string_view name) const;
-  /// Of any capture of the function, whether it was read or not.
+  /// The shape of any capture of the function, whether the call read it or not.
   Result<Shape> shape(std::string_view name) const;
-  /// Whether the call read it.
+  /// Whether the call read this capture.
   bool has(std::string_view name) const { return read_.contains(name); }
-  /// Those the call read, sorted.
+  /// The names of the captures that were read, sorted.
   std::vector<std::string> names() const;
-  /// One array for each head of a captured [heads, …] or [1, heads, …]: shape […].
+  /// Splits a capture of shape [heads, …] or [1, heads, …] into one array of shape […] for each head.
   Result<std::vector<HostArray>> perHead(std::string_view name) const;
 
-  /// What was read, sorted by name.
+  /// The captures that were read, sorted by name.
   const std::map<std::string, HostArray, std::less<>>& read() const { return read_; }
 
  private:

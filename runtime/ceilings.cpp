@@ -24,19 +24,19 @@ namespace {
 using vulkan::Binding;
 using vulkan::Buffer;
 
-constexpr int64_t kGroup = 128;  // invocations of a workgroup; every device has as many
-constexpr int64_t kMoves = 8;    // vec4 that an invocation copies
+constexpr int64_t kGroup = 128;  // invocations of a workgroup; every device allows as many
+constexpr int64_t kMoves = 8;    // vec4s that an invocation copies
 constexpr int64_t kCopyGroupBytes = kGroup * kMoves * 16;
 constexpr int kChains = 4, kRounds = 4;  // vec4 chains of an invocation, and their steps in one iteration
 constexpr double kFlopsPerIteration = double(kGroup) * kChains * kRounds * 4 * 2;  // of a workgroup
 constexpr double kWarmSeconds = 0.1;
 
-/// How a kind of device is measured. A GPU wants dispatches that fill it. A processor is filled by short
-/// ones, and of many short ones some are not interrupted by what else it has to do.
+/// How to measure a kind of device. A GPU needs dispatches large enough to fill it. A CPU is filled by short ones, and
+/// out of many short ones some run without an interruption by other processes.
 struct Manner {
-  int64_t copyBytes, slices;  ///< of a buffer, and the dispatches that it is copied in
+  int64_t copyBytes, slices;  ///< of a buffer; the number of dispatches that copy it
   int64_t fmaGroups;
-  double fmaMicroseconds;  ///< of a dispatch, at least
+  double fmaMicroseconds;  ///< least time of a dispatch
   int runs;
 };
 constexpr Manner kGpu = {int64_t(256) << 20, 1, 4096, 5000, 10};
@@ -44,7 +44,7 @@ constexpr Manner kCpu = {int64_t(128) << 20, 64, 256, 300, 5};
 
 const Manner& mannerOf(const vulkan::Device& device) { return device.info().type == "cpu" ? kCpu : kGpu; }
 
-/// Neighbours copy neighbouring vec4, and each invocation several, one group's width apart.
+/// Neighbouring invocations copy neighbouring vec4s. Each invocation copies several, one workgroup's width apart.
 std::string copyKernel(int64_t vectors) {
   std::string body;
   for (int64_t i = 0; i < kMoves; ++i)
@@ -61,8 +61,8 @@ std::string copyKernel(int64_t vectors) {
                      vectors, kGroup, vectors / (kGroup * kMoves), kGroup * kMoves, body);
 }
 
-/// Chains x = a·x + b that do not wait for each other. Numbers that a shader cannot know keep it from
-/// computing them ahead; how often it goes round is read too, so that one shader serves every device.
+/// Independent chains x = a·x + b. The shader reads a and b from memory, so that no compiler can evaluate the chains.
+/// It reads the number of iterations too, so that one shader serves every device.
 std::string fmaKernel(int64_t groups) {
   std::string starts, first, steps, last, sum;
   for (int c = 0; c < kChains; ++c) {
@@ -110,7 +110,7 @@ Result<std::shared_ptr<vulkan::Pipeline>> pipelineOf(vulkan::Device& device, con
   return made.front();
 }
 
-/// The shortest of the recording's dispatches.
+/// The time of the recording's shortest dispatch.
 Result<double> microseconds(vulkan::Recording& recording) {
   TG_CHECK(recording.submit());
   TG_TRY(auto times, recording.times());
@@ -119,7 +119,7 @@ Result<double> microseconds(vulkan::Recording& recording) {
   return least;
 }
 
-/// The shortest dispatch of several runs, once the device is warm.
+/// The shortest dispatch of several runs, after a warm-up.
 Result<double> best(vulkan::Recording& recording, int runs) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
@@ -133,7 +133,7 @@ Result<double> best(vulkan::Recording& recording, int runs) {
   return least;
 }
 
-/// One dispatch after the other of a kernel, each on bindings of its own and timed by itself.
+/// A recording with dispatches of one kernel in sequence, each with its own bindings and timestamps.
 Result<std::unique_ptr<vulkan::Recording>> recorded(vulkan::Device& device, const std::string& name,
                                                     const std::string& kernel, int64_t groups,
                                                     const std::vector<std::vector<Binding>>& dispatches) {
@@ -171,7 +171,7 @@ Result<void> measureFma(vulkan::Device& device, Ceilings& out) {
   TG_TRY(auto numbers, Buffer::create(device, {"fma.n", 8, vulkan::MemoryKind::device}));
   TG_TRY(auto times, Buffer::create(device, {"fma.times", 4, vulkan::MemoryKind::device}));
   TG_TRY(auto y, Buffer::create(device, {"fma.y", bytes, vulkan::MemoryKind::device}));
-  const std::array<float, 2> values = {0.5f, 1.0f};  // towards 2, and never near 0
+  const std::array<float, 2> values = {0.5f, 1.0f};  // the chains converge to 2, and never get near 0
   TG_CHECK(numbers->write(0, 8, values.data()));
   const std::vector<std::vector<Binding>> dispatches(
       8, {Binding{numbers.get()}, Binding{times.get()}, Binding{y.get()}});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device can do at most, measured with kernels of our own through our own runtime.
+// The peak memory bandwidth and arithmetic rate of a device, measured with our own kernels and runtime.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,16 @@
 namespace tg {
 
 struct Ceilings {
-  double gigabytesPerSecond = 0;  ///< read and written, by a copy from one buffer to another
-  double gigaflopsPerSecond = 0;  ///< f32, an fma being two, in chains that wait for no memory
-  int64_t copyBytes = 0;          ///< of each of the two buffers: more than caches hold
+  double gigabytesPerSecond = 0;  ///< bytes read plus bytes written, by a copy between two buffers
+  double gigaflopsPerSecond = 0;  ///< f32, an fma counting as two, in chains that do not wait for memory
+  int64_t copyBytes = 0;          ///< size of each of the two buffers: larger than caches
 
-  /// Work of so many operations on so many bytes takes no less, in microseconds.
+  /// The least time, in microseconds, to move this many bytes, or to do this many operations.
   double memoryMicroseconds(double bytes) const { return bytes / gigabytesPerSecond * 1e-3; }
   double computeMicroseconds(double flops) const { return flops / gigaflopsPerSecond * 1e-3; }
 };
 
-/// The best of many dispatches of each kernel, after the device has warmed up: a second or so, and two
+/// Takes the fastest of many dispatches of each kernel, after the device has warmed up. Needs about a second, and two
 /// buffers of at most 256 MiB. An error on a device without timestamps.
 Result<Ceilings> measureCeilings(const std::shared_ptr<vulkan::Device>& device);
 

@@ -23,7 +23,7 @@ Result<BindingKind> texelKind(const Loc& loc, DType dtype, int lanes) {
   return failAt(loc, fmt::format("no texel view holds {} of {}", lanes, name(dtype)));
 }
 
-/// A mode of a stripped kernel: `in`, `out`, `inout`, `texel(f32)`, `texel(f32x4)`, ….
+/// Parses a mode of a stripped kernel: `in`, `out`, `inout`, `texel(f32)`, `texel(f32x4)`, ….
 Result<BindingKind> kindOfMode(const Item& binary, const Attr& mode) {
   if (mode.text == "in" || mode.text == "out" || mode.text == "inout") return BindingKind::storage;
   if (mode.text == "texel" && mode.list.size() == 1) {

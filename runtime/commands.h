@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a function of a spirv module tells a device to do, as the text says it: names and byte ranges, without
-// any device. The executor makes Vulkan commands of it, an exported bundle lists it.
+// The commands of a function of a spirv module (dispatches, fills, copies, collectives) in terms of names and byte
+// ranges, without any device. The executor turns them into Vulkan commands; an exported bundle lists them.
 #pragma once
 
 #include <array>
@@ -14,20 +14,20 @@
 
 namespace tg {
 
-/// `@arena[1024:512]`.
+/// A byte range of a buffer, such as `@arena[1024:512]`.
 struct BufferRange {
   std::string buffer;
   int64_t offset = 0, bytes = 0;
 };
 
 struct DispatchStep {
-  std::string kernel;  ///< names a binary
-  std::string label;   ///< what it computes, for people; may be empty
+  std::string kernel;  ///< the name of a binary
+  std::string label;   ///< what it computes, for messages; may be empty
   std::array<uint32_t, 3> grid{1, 1, 1};
   std::vector<BufferRange> bindings;  ///< in the order of the kernel's parameters
 };
 struct BarrierStep {};
-/// Zeros.
+/// Fills a range with zeros.
 struct FillStep {
   BufferRange range;
 };
@@ -35,11 +35,11 @@ struct CopyStep {
   BufferRange source, target;  ///< equally long
 };
 
-/// Starts a collective behind all earlier commands.
+/// Starts a collective after all earlier commands.
 struct CollectiveStep {
   int64_t id = 0;
   std::string kind, reduction;  ///< `all_reduce`, `reduce_scatter`, `all_gather`; `mean`, `sum`, `same`
-  std::vector<BufferRange> send, receive;  ///< all_reduce is in place and has `send` alone
+  std::vector<BufferRange> send, receive;  ///< all_reduce is in place and has only `send`
 };
 /// Waits for the collective with this id.
 struct WaitStep {
@@ -51,18 +51,19 @@ struct ProgramStep {
   std::variant<DispatchStep, BarrierStep, FillStep, CopyStep, CollectiveStep, WaitStep> what;
 };
 
-/// The commands of a function of a verified spirv module, in text order.
+/// The commands of a function of a verified spirv module, in the order of the text.
 std::vector<ProgramStep> programSteps(const Item& func);
 
-/// How a binary sees its buffers: by its kernel's parameters, whose hash must then be the binary's, or
-/// by its `modes` where the kernel has been stripped.
+/// How a binary accesses each of its bindings. This follows from the kernel's parameters (the kernel's hash must then
+/// be the binary's), or from the binary's `modes` if the kernel has been stripped.
 Result<std::vector<vulkan::BindingKind>> bindingsOf(const Module& module, const Item& binary);
 
-/// Bytes from a value's first to its last in memory whose rows lie `pitch` elements apart; 0 is dense.
+/// Bytes in memory from a value's first element to its last if rows begin `pitch` elements apart; a pitch of 0 means
+/// dense.
 int64_t spanBytes(const Type& type, int64_t pitch);
 
-/// Calls `move(dense, apart, bytes)` for each row: where it starts in a dense array and in memory whose rows
-/// lie `pitch` elements apart, and its length, all in bytes.
+/// Calls `move(dense, apart, bytes)` for each row: its offset in a dense array, its offset in memory whose rows begin
+/// `pitch` elements apart, and its length, all in bytes.
 template <class Move>
 void eachRow(const Type& type, int64_t pitch, Move move) {
   int64_t element = byteSize(type.dtype);

@@ -72,7 +72,7 @@ Result<void> checkLaterOptions(const CompileOptions& options) {
 
 bool hasUpdate(const Module& module, const std::string& function) {
   const Item* func = module.func(function);
-  // From stage kernel on an update is a write to a home, which the text no longer tells from others.
+  // From stage kernel on, an update is a write to a home, and the text does not tell it from other writes.
   return func && (module.stage >= Stage::kernel ||
                   std::any_of(func->body.ops.begin(), func->body.ops.end(),
                               [](const Op* op) { return op->code == Opcode::update; }));

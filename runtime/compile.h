@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one road from a module of any stage to one that runs: passes of the caller, then the rest of the pipeline
-// for one target. Sessions and every verb of tg-run take it.
+// Compiles a module of any stage until it can run: first the caller's passes, then the rest of the pipeline for one
+// target. Sessions and all verbs of tg-run compile through this function.
 #pragma once
 
 #include <memory>
@@ -24,43 +24,43 @@ struct CompileOptions {
   std::string budget;              ///< plan's option budget: bytes, as 8GiB
   int64_t reserve = 0;             ///< plan's option reserve, for params that come with homes
   bool textOrder = false;          ///< plan's option order=text
-  /// Where to stop. With `tensor`, or a stage that the module has, `pipeline` runs and nothing else, and the
-  /// target is not asked.
+  /// The last stage to reach. If it is `tensor`, or a stage that the module already has, only `pipeline` runs and the
+  /// target is not used.
   Stage until = Stage::spirv;
-  DiagnosticHandler onDiagnostic;  ///< remarks of the passes; may be empty
+  DiagnosticHandler onDiagnostic;  ///< receives the passes' remarks; may be empty
 };
 
-/// A compiled module and what making it took.
+/// A compiled module and the time that each part of the compilation took.
 struct Compiled {
   std::unique_ptr<Module> module;
-  std::vector<std::pair<std::string, double>> milliseconds;  ///< by pass or part of one, in order
+  std::vector<std::pair<std::string, double>> milliseconds;  ///< by pass or part of a pass, in order
 };
 
-/// Runs `pipeline`, then what is left of exactly `fuse{target=…},plan,spirv-emit`. The target is for a module
-/// that has none yet; one of stage fused or later keeps its own. The result is, byte for byte, what the same
-/// passes give as separate tools for an equal target. Errors are those of the passes.
+/// Runs `pipeline`, then the remaining passes of `fuse{target=…},plan,spirv-emit`. `target` is for a module that has
+/// none yet; a module of stage fused or later keeps its own. The result is byte for byte what the same passes give as
+/// separate tools for an equal target. Errors are those of the passes.
 Result<Compiled> compile(std::unique_ptr<Module> module, const Target& target,
                          const CompileOptions& options = {});
 
-/// An error for a null pointer where a call wants a module.
+/// An error if `module` is null. `call` names the function that needs it.
 Result<void> checkGiven(const Module* module, std::string_view call);
 
-/// What is wrong with `tuning` and `budget`, which only a module that is compiled that far would tell.
+/// Checks the options `tuning` and `budget`, which otherwise only the later passes would check.
 Result<void> checkLaterOptions(const CompileOptions& options);
 
-/// Whether a function commits anything: one that does learns or counts.
+/// Whether a function updates a parameter or state. Such a function learns or counts.
 bool hasUpdate(const Module& module, const std::string& function);
-/// Whether a function has its gradients already: it names one, or updates a parameter. Updates of states alone, such as
-/// running moments, are the model's own.
+/// Whether a function already has its gradients: its text names one, or it updates a parameter. Updates of states
+/// alone, such as running moments, are part of the model itself and do not count.
 bool holdsGradients(const Module& module, const Item& func);
-/// The passes by which the module says that `function` learns, its attribute train_pipeline; "" when it has
-/// none or the function holds gradients already.
+/// The module's attribute train_pipeline: the passes that make `function` learn. "" if there is none, or if the
+/// function already holds gradients.
 std::string ownPipeline(const Module& module, const std::string& function);
 
-/// Where spirv-emit keeps shaders in a session's cache folder; "" in none.
+/// The folder for spirv-emit's shaders inside a session's cache folder; "" if `cache` is "".
 std::string shaderFolder(const std::string& cache);
 
-/// The target as one line of JSON, which fuse's option `target` takes.
+/// The target as one line of JSON, as fuse's option `target` takes it.
 std::string targetOption(const Target& target);
 
 }  // namespace tg

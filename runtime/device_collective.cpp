@@ -10,7 +10,7 @@ namespace tg {
 
 namespace {
 
-/// Large enough for full bandwidth, small enough that the first is soon reduced.
+/// Large enough for full bandwidth, and small enough that the reduction of the first chunk starts early.
 constexpr int64_t kChunkBytes = int64_t(4) << 20;
 
 using Clock = collective::Interval::Clock;
@@ -19,12 +19,12 @@ double secondsBetween(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-/// Copies between the ranges of a collective and a staging buffer.
+/// The copies between the ranges of a collective and a staging buffer, for one chunk.
 struct ChunkCopies {
   std::vector<vulkan::Command> toHost, toDevice;
 };
 
-/// Goes over the ranges of a collective, which hold the same number of shards each.
+/// Walks the ranges of a collective in step. All ranges hold the same number of shards.
 class ShardCopier {
  public:
   ShardCopier(const CollectiveArgs& args, const collective::Engine& ranks)
@@ -33,14 +33,14 @@ class ShardCopier {
         rank_(ranks.rank()), shards_(kind_ == collective::Kind::allReduce ? 1 : ranks.ranks()) {}
 
   int64_t shards() const { return shards_; }
-  /// Of all shards.
+  /// Bytes of all shards together.
   int64_t bytes() const {
     int64_t bytes = 0;
     for (const vulkan::Binding& range : whole_) bytes += range.bytes;
     return bytes;
   }
-  /// The copies of the next `length` bytes of each shard. The buffer has them from `first` on, one shard's behind the
-  /// other's, as the engine expects them.
+  /// The copies for the next `length` bytes of every shard. In the staging buffer they lie from `first` on, one shard
+  /// after the other, as the engine expects them.
   ChunkCopies next(vulkan::Buffer& buffer, int64_t first, int64_t length);
 
  private:
@@ -49,7 +49,7 @@ class ShardCopier {
   const std::vector<vulkan::Binding>&whole_, &own_;
   int64_t rank_, shards_;
   size_t range_ = 0;
-  int64_t taken_ = 0;  ///< bytes of the range's shard
+  int64_t taken_ = 0;  ///< bytes already taken from each shard of the current range
 };
 
 ChunkCopies ShardCopier::next(vulkan::Buffer& buffer, int64_t first, int64_t length) {
@@ -80,8 +80,8 @@ ChunkCopies ShardCopier::next(vulkan::Buffer& buffer, int64_t first, int64_t len
 
 }  // namespace
 
-// The device imports memory that all ranks map, so that its copies land where the ranks reduce them. If that fails on
-// one rank, all use buffers of their own and exchange messages.
+// The device imports memory that all ranks map, so that its copies go directly to where the ranks reduce them. If the
+// import fails on one rank, all ranks use buffers of their own and exchange messages.
 Result<StagingBuffers> StagingBuffers::create(vulkan::Device& device, const std::string& name, int64_t bytes,
                                               collective::Engine& ranks) {
   StagingBuffers staging;
@@ -109,7 +109,7 @@ Result<StagingBuffers> StagingBuffers::create(vulkan::Device& device, const std:
   return staging;
 }
 
-// Chunks and staging buffers are whole multiples of each other, so no chunk lies in two buffers.
+// Chunk and staging buffer sizes are multiples of each other, so no chunk spans two buffers.
 Result<std::unique_ptr<DeviceCollective>>
 StagedCollective::create(vulkan::Device& device, const std::string& name, int64_t id,
                          const CollectiveArgs& args, collective::Engine& ranks, StagingBuffers& staging) {
@@ -155,7 +155,7 @@ Result<void> StagedCollective::begin(collective::Engine& ranks) {
   interval_ = {};
   for (Chunk& chunk : chunks_) {
     TG_CHECK(chunk.toHost->submit());
-    // True also when the device is lost; whoever waits for a submission reports that.
+    // Also true if the device is lost; whoever waits for a submission reports that.
     auto ready = [device = device_, submission = chunk.toHost->lastSubmission()] {
       auto reached = device->completed();
       return !reached || *reached >= submission;
@@ -173,7 +173,7 @@ Result<void> StagedCollective::wait(collective::Engine& ranks) {
     TG_CHECK(ranks.wait(chunk.ticket));
     TG_CHECK(chunk.toDevice->submit());
   }
-  // Before the exchange began, the wait was for the device's kernels.
+  // Before the exchange began, the wait was for the device's own kernels, and does not count.
   times_.waited += std::max(0.0, secondsBetween(std::max(begin, interval_.begin), interval_.end));
   times_.exchange += secondsBetween(interval_.begin, interval_.end);
   ++times_.times;
@@ -181,7 +181,7 @@ Result<void> StagedCollective::wait(collective::Engine& ranks) {
   return {};
 }
 
-/// Adds the timestamps of the last run's copies.
+/// Adds the durations of the last run's copies, from their timestamps.
 Result<void> StagedCollective::addCopyTimes() {
   if (!std::exchange(copied_, false) || !timed_) return {};
   for (Chunk& chunk : chunks_) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on buffers of a device.
+// Collectives on device buffers: an interface, and the implementation that stages data through host memory.
 #pragma once
 
 #include <cstdint>
@@ -13,58 +13,60 @@
 
 namespace tg {
 
-/// What one collective of a function has cost so far.
+/// The cost of one collective of a function so far.
 struct CollectiveTimes {
-  std::string function;       ///< that has it
-  int64_t id = 0, times = 0;  ///< in the function's text; how often it ran
-  /// Of one run: bytes this rank sends, and bytes copied to the host's staging buffers and back to the device.
+  std::string function;       ///< the function that has it
+  int64_t id = 0, times = 0;  ///< the id in its text; how often it ran
+  /// For one run: bytes this rank sends, and bytes copied to the host's staging buffers and back to the device.
   int64_t bytes = 0, toHostBytes = 0, toDeviceBytes = 0;
-  /// Seconds in all runs: the device's copies (0 without timestamps or copies), the exchange between ranks, and how much
-  /// of it was exposed: nothing else was left to run.
+  /// Total seconds of all runs: the device's copies (0 without timestamps or copies), the exchange between ranks, and
+  /// the exposed part of the exchange, in which the device had nothing else to run.
   double toHost = 0, exchange = 0, toDevice = 0, waited = 0;
 };
-/// GB/s for `bytes` in each run and `seconds` in all; 0 if `seconds` is 0.
+/// GB/s of runs that move `bytes` each and take `seconds` together; 0 if `seconds` is 0.
 double transferRate(const CollectiveTimes& collective, int64_t bytes, double seconds);
-/// {"collectives": […]}, with milliseconds a run and GB/s.
+/// {"collectives": […]}, with milliseconds for each run and GB/s.
 std::string toJson(const std::vector<CollectiveTimes>& collectives);
 
 /// Host memory for one collective at a time: buffers of kStagingBufferBytes each and a smaller last one.
 struct StagingBuffers {
-  std::shared_ptr<collective::SharedMemory> shared;  ///< that backs the buffers, where all ranks can map it
+  std::shared_ptr<collective::SharedMemory>
+      shared;  ///< the memory behind the buffers, if all ranks can map it
   std::vector<std::unique_ptr<vulkan::Buffer>> buffers;
 
-  /// Collective.
+  /// All ranks call this together.
   static Result<StagingBuffers> create(vulkan::Device& device, const std::string& name, int64_t bytes,
                                        collective::Engine& ranks);
 };
 constexpr int64_t kStagingBufferBytes = int64_t(64) << 20;
 
-/// The arguments of a collective on f32 ranges of device buffers. allReduce is in place: `receive` is empty. Else ranges
-/// pair up: one of each pair holds a shard of every rank, in rank order, and the other this rank's shard.
+/// The operands of a collective: f32 ranges of device buffers. allReduce is in place, and `receive` is empty. In the
+/// other kinds ranges pair up: one range of a pair holds a shard of every rank, in rank order, and the other holds this
+/// rank's shard.
 struct CollectiveArgs {
   collective::Kind kind = collective::Kind::allReduce;
   collective::Reduction reduction = collective::Reduction::mean;
   std::vector<vulkan::Binding> send, receive;
 };
 
-/// One collective, which may run many times. The host does not wait for the device's queue and may submit further work
-/// at once.
+/// One collective, which may run many times. The host does not wait for the device's queue, and may submit more work at
+/// once.
 class DeviceCollective {
  public:
   virtual ~DeviceCollective() = default;
-  /// Starts it behind the submissions so far.
+  /// Starts a run after the submissions so far.
   virtual Result<void> begin(collective::Engine& ranks) = 0;
-  /// Later submissions see its results.
+  /// Makes later submissions wait for the run's results.
   virtual Result<void> wait(collective::Engine& ranks) = 0;
-  /// Waits for a run in flight.
+  /// The cost so far. Waits for a run in flight.
   virtual Result<CollectiveTimes> times() = 0;
 };
 
-/// Stages its ranges through host memory, in chunks, so that one is copied while another is reduced.
+/// Copies its ranges through host memory in chunks, so that one chunk is copied while another is reduced.
 class StagedCollective final : public DeviceCollective {
  public:
-  /// Collective if `staging` is empty; it is then created. `staging` outlives the result; collectives that share it run
-  /// one at a time.
+  /// Creates `staging` if it is empty, in which case all ranks must call this together. `staging` must outlive the
+  /// result. Collectives that share it must run one at a time.
   static Result<std::unique_ptr<DeviceCollective>> create(vulkan::Device& device, const std::string& name,
                                                           int64_t id, const CollectiveArgs& args,
                                                           collective::Engine& ranks, StagingBuffers& staging);
@@ -86,11 +88,11 @@ class StagedCollective final : public DeviceCollective {
   collective::Kind kind_ = collective::Kind::allReduce;
   collective::Reduction reduction_ = collective::Reduction::mean;
   std::vector<Chunk> chunks_;
-  std::shared_ptr<collective::SharedMemory> shared_;  ///< of the staging buffers
+  std::shared_ptr<collective::SharedMemory> shared_;  ///< backs the staging buffers
   collective::Interval interval_;
   CollectiveTimes times_;
   bool timed_ = false;   ///< the device has timestamps
-  bool copied_ = false;  ///< the last run's copies are not in times_ yet
+  bool copied_ = false;  ///< the last run's copy times are not in times_ yet
 };
 
 }  // namespace tg

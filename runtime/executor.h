@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs modules of stage spirv on a Vulkan device.
+// Runs modules of stage spirv on a Vulkan device: makes buffers and pipelines, records each function's commands once,
+// and replays the recordings in every call.
 #pragma once
 
 #include <array>
@@ -21,44 +22,44 @@ namespace tg {
 
 class NcclDevice;
 
-/// Buffers of other sessions, mapped to the first `reserve` bytes of a module's @persistent. The module's own params and
-/// states lie behind them.
+/// Buffers of other sessions, mapped to the first `reserve` bytes of a module's @persistent. The module's own params
+/// and states lie after them.
 struct BorrowedBuffers {
   struct Window {
-    int64_t base = 0;  ///< of the buffer in @persistent
+    int64_t base = 0;  ///< where the buffer begins in @persistent
     std::shared_ptr<vulkan::Buffer> buffer;
   };
-  std::vector<Window> windows;  ///< disjoint
-  int64_t reserve = 0;          ///< at least the last window's end
+  std::vector<Window> windows;  ///< they do not overlap
+  int64_t reserve = 0;          ///< not less than the last window's end
 };
 
-/// A call that was measured.
+/// The times of one measured call.
 struct RunTimes {
   using Clock = std::chrono::steady_clock;
-  std::string key;  ///< of the function
-  /// When it began, and when the host had written the inputs, had submitted the commands, saw them complete and had
-  /// read the results.
+  std::string key;  ///< the function's key
+  /// When the call began, and when the host had written the inputs, had submitted the commands, saw them complete and
+  /// had read the results.
   Clock::time_point begin, written, submitted, finished, read;
-  std::vector<vulkan::DeviceTime> device;  ///< as Recording::times
+  std::vector<vulkan::DeviceTime> device;  ///< as Recording::times gives them
 };
 
-/// Records the commands of each function once for each of its lanes, the buffers of calls in flight, and replays them.
-/// Not thread-safe.
+/// Records the commands of each function once for each of its lanes (the input and result buffers of a call in flight),
+/// and replays them. Not thread-safe.
 class Executor : public Runner {
  public:
-  /// Makes the buffers, pipelines and recordings of a verified module. Its own params and states are zero.
-  /// Errors: another stage, a binary that does not match its kernel, a limit, memory, the driver's errors.
-  /// `onDiagnostic`, which may be empty, receives a note of each kernel that the driver takes long to compile. `ranks`
-  /// runs the module's collectives; null: this is the only rank.
+  /// Makes the buffers, pipelines and recordings of a verified module. The module's own params and states are zero.
+  /// Errors: another stage, a binary that does not match its kernel, an exceeded limit, too little memory, errors of
+  /// the driver. `onDiagnostic`, which may be empty, receives a note for each kernel that takes the driver long to
+  /// compile. `ranks` runs the module's collectives; null means that this is the only rank.
   static Result<std::unique_ptr<Executor>>
   create(const Module& module, std::shared_ptr<vulkan::Device> device, const BorrowedBuffers& borrowed = {},
          const DiagnosticHandler& onDiagnostic = {}, std::shared_ptr<collective::Engine> ranks = nullptr);
 
-  /// The sibling's params and states must have the same homes as here.
+  /// The sibling's params and states must have the same homes as this module's.
   Result<void> addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
                            const std::string& key) override;
   void dropFunction(const std::string& key) override { functions_.erase(key); }
-  /// Bytes of @persistent.
+  /// The size of @persistent in bytes.
   int64_t persistentBytes() const { return persistent_.empty() ? 0 : persistent_.back().end(); }
 
   Result<void> setStorages(const NamedArrays& values) override;
@@ -67,54 +68,54 @@ class Executor : public Runner {
   Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) override;
   Result<std::shared_ptr<StorageCopy>> copyStorages() override;
   Result<ParamBuffer> share(const std::string& name) override;
-  /// Waits for the oldest call if kLanes are in flight, and for this one if it is measured, captures are wanted or a
-  /// result is too large for a lane.
+  /// Waits for the oldest call if kLanes calls are in flight. Waits for this call itself if it is measured, if captures
+  /// are wanted, or if a result is too large for a lane.
   Result<std::shared_ptr<PendingCall>> begin(const std::string& function, const Inputs& inputs,
                                              bool captures) override;
   Result<NamedArrays> paramGrads(const std::string& function) override;
-  /// What lies where the function keeps its captures, whichever call wrote it.
+  /// The contents of the function's captures, whichever call wrote them.
   Result<NamedArrays> captured(const std::string& function);
 
-  /// Of the function's text; copies from and to lanes do not count.
+  /// The commands in the function's text; copies to and from lanes do not count.
   Result<vulkan::CommandCounts> counts(const std::string& function) const;
-  /// What graphics debuggers show for the function's dispatches: the kernel, what it computes, and the params
-  /// and states whose bytes it binds, eight at most.
+  /// The labels that graphics debuggers show for the function's dispatches: the kernel, what it computes, and at most
+  /// eight of the params and states that it binds.
   Result<std::vector<std::string>> labels(const std::string& function) const;
 
-  /// What the driver reports of each command's kernel, in the order of `RunTimes::device`. Empty for fills and copies,
-  /// and for all on a device that was not opened for statistics.
+  /// The driver's statistics on the kernel of each command, in the order of `RunTimes::device`. Empty for fills and
+  /// copies, and for all commands if the device was not opened for statistics.
   Result<std::vector<vulkan::KernelStatistics>> statistics(const std::string& function) const;
 
-  /// Whether later calls use recordings with timestamps, and which, and keep their times.
+  /// Chooses the timestamps of later calls (or none). The times of calls with timestamps are kept until `takeTimes`.
   void measure(vulkan::Timestamps timestamps);
-  /// The calls since `measure` or the last `takeTimes`.
+  /// The measured calls since `measure` or the last `takeTimes`.
   Result<std::vector<RunTimes>> takeTimes();
-  /// What each collective has cost. Waits for those in flight.
+  /// The cost of each collective so far. Waits for those in flight.
   Result<std::vector<CollectiveTimes>> collectiveTimes() const;
   const std::shared_ptr<vulkan::Device>& device() const { return device_; }
 
  private:
-  /// Bytes of a buffer that hold a value.
+  /// The place of one value in a Vulkan buffer.
   struct Slot {
     std::string name;
     Type type;
     vulkan::Buffer* buffer = nullptr;
-    int64_t offset = 0, pitch = 0;  ///< bytes; elements from one row to the next, 0 when dense
+    int64_t offset = 0, pitch = 0;  ///< in bytes; elements from one row to the next, 0 if dense
   };
-  /// One of the Vulkan buffers that make up a buffer of the module's text.
+  /// One of the Vulkan buffers that together hold a buffer of the module's text.
   struct Segment {
     int64_t base = 0;
     std::shared_ptr<vulkan::Buffer> buffer;
     int64_t end() const { return base + buffer->bytes(); }
   };
-  /// By base. Those that the executor makes end at multiples of the target's allocation size.
+  /// Ordered by base. Segments made by the executor end at multiples of the target's allocation size.
   using Segments = std::vector<Segment>;
-  /// Where a function's values lie.
+  /// The places of a function's values.
   struct Values {
     std::vector<Slot> inputs, results, captures, grads;
   };
-  /// The kernels of a function that watch their loops, each with the index of its word. The words are an additional
-  /// last result of the function.
+  /// The kernels of a function that watch their loops, each with the index of its status word: the device sets the word
+  /// if it ends a loop early. The words are read back as an additional last result of the function.
   struct Watched {
     struct Kernel {
       std::string name;
@@ -123,23 +124,23 @@ class Executor : public Runner {
     };
     std::vector<Kernel> kernels;
     std::string device;
-    int64_t iterations = 0;  ///< after which the device ends loops
+    int64_t iterations = 0;  ///< the device ends loops after this many
   };
   class Call;
   class Copied;
   struct Lane;
   struct LaneSet;
-  static constexpr size_t kLanes = 3;  ///< calls in flight: a step, the next one and its update
+  static constexpr size_t kLanes = 3;  ///< most calls in flight: a step, the next one and its update
   /// A begin or a wait of a collective, which splits a function's commands into several recordings.
   struct CollectivePoint {
-    size_t at = 0;  ///< how many of the commands precede it
+    size_t at = 0;  ///< the number of commands before it
     int64_t id = 0;
     bool begins = false;
-    CollectiveArgs args;  ///< of a begin
+    CollectiveArgs args;  ///< of a collective that begins here
   };
-  /// The commands up to a collective point, and what the host does then.
+  /// The commands up to a collective point, and the collective to begin or wait for after them.
   struct Chunk {
-    std::unique_ptr<vulkan::Recording> recording;  ///< null: no commands
+    std::unique_ptr<vulkan::Recording> recording;  ///< null if there are no commands
     DeviceCollective* collective = nullptr;
     bool begins = false;
   };
@@ -147,21 +148,21 @@ class Executor : public Runner {
   struct LaneRecording {
     Values values;
     std::map<int64_t, std::unique_ptr<DeviceCollective>> collectives;  ///< by id
-    std::vector<Chunk> chunks;                                         ///< up to the last collective point
-    std::unique_ptr<vulkan::Recording> recording;                      ///< of the commands behind it
+    std::vector<Chunk> chunks;                     ///< the parts before each collective point
+    std::unique_ptr<vulkan::Recording> recording;  ///< the commands after the last collective point
   };
   struct Function {
     std::string name;
-    Values values;                                         ///< as the module's text places them
-    std::shared_ptr<const Watched> watched;                ///< null: no loop may be cut
-    std::vector<std::shared_ptr<vulkan::Buffer>> buffers;  ///< outlive the recordings that name them
+    Values values;                                         ///< as placed by the module's text
+    std::shared_ptr<const Watched> watched;                ///< null if no kernel watches its loops
+    std::vector<std::shared_ptr<vulkan::Buffer>> buffers;  ///< keeps the buffers of the recordings alive
     std::vector<vulkan::Command> commands;
     std::vector<CollectivePoint> collectivePoints;  ///< in the order of the commands
     std::shared_ptr<LaneSet> laneSet;
-    std::map<int64_t, StagingBuffers> staging;     ///< by a collective's id; shared by the lanes
-    std::array<LaneRecording, kLanes> recordings;  ///< by lane; made when first used
-    size_t lane = 0;                               ///< of the last call
-    std::unique_ptr<vulkan::Recording> timed;      ///< the commands with timestamps, made when first measured
+    std::map<int64_t, StagingBuffers> staging;     ///< by collective id; shared by the lanes
+    std::array<LaneRecording, kLanes> recordings;  ///< one for each lane; made on first use
+    size_t lane = 0;                               ///< the last call's lane
+    std::unique_ptr<vulkan::Recording> timed;      ///< the commands with timestamps; made on first use
   };
   struct Program;
 
@@ -201,15 +202,15 @@ class Executor : public Runner {
 
   std::shared_ptr<vulkan::Device> device_;
   DiagnosticHandler onDiagnostic_;
-  std::shared_ptr<collective::Engine> ranks_;  ///< null: a single rank
-  std::shared_ptr<NcclDevice> nccl_;  ///< with an engine by NCCL, since the first collective; else null
-  int64_t reserve_ = 0;               ///< bytes of @persistent that are borrowed
-  Segments persistent_;               ///< the windows on borrowed buffers, then this executor's own
-  Segments arena_;                    ///< large enough for every function so far
+  std::shared_ptr<collective::Engine> ranks_;  ///< null for a single rank
+  std::shared_ptr<NcclDevice> nccl_;           ///< set by the first collective if the engine is NCCL's
+  int64_t reserve_ = 0;                        ///< borrowed bytes of @persistent
+  Segments persistent_;                        ///< windows on borrowed buffers, then this executor's own
+  Segments arena_;                             ///< large enough for every function added so far
   std::unordered_map<std::string, Slot> storage_;
   std::map<std::string, std::unique_ptr<Function>> functions_;
   vulkan::Timestamps timestamps_ = vulkan::Timestamps::none;
-  std::vector<RunTimes> times_;  ///< without `device`
+  std::vector<RunTimes> times_;  ///< with `device` still empty
 };
 
 }  // namespace tg

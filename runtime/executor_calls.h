@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs and results of calls in flight. Each call has a lane, a host-visible buffer, so that the host fills one while
-// the device works on another. Internal to the executor.
+// Inputs and results of calls in flight. Each call has a lane, a host-visible buffer, so that the host fills one lane
+// while the device works on another. Internal to the executor.
 #pragma once
 
 #include <array>
@@ -11,13 +11,14 @@
 
 namespace tg {
 
-/// Up to this size @io itself is mapped and each lane is a copy of it: kernels access inputs and results there, and a
-/// call needs no copies. A larger @io (kept gradients, captures, many rows) is in device memory.
+/// If @io is at most this large, it is itself host-visible and each lane is a copy of it: kernels access inputs and
+/// results in the lane directly, and a call needs no copies. A larger @io (kept gradients, captures, many rows) is in
+/// device memory.
 constexpr int64_t kMappedIoBytes = int64_t(1) << 20;
-/// The largest value that is copied by way of a lane. Larger ones are transferred in pieces while the device is idle.
+/// The largest value that is copied through a lane. Larger ones are transferred in pieces while the device is idle.
 constexpr int64_t kLaneValueBytes = int64_t(64) << 20;
 
-/// A call whose results stay in its lane until they are taken or the lane is needed.
+/// A call whose results stay in its lane until they are taken, or until another call needs the lane.
 class Executor::Call : public PendingCall {
  public:
   Call(std::shared_ptr<vulkan::Device> device, std::shared_ptr<vulkan::Buffer> lane, uint64_t submission,
@@ -33,25 +34,25 @@ class Executor::Call : public PendingCall {
 
  private:
   std::shared_ptr<vulkan::Device> device_;
-  std::shared_ptr<vulkan::Buffer> lane_;  ///< null once the results are here
+  std::shared_ptr<vulkan::Buffer> lane_;  ///< null once the results have been copied
   uint64_t submission_;
   std::vector<Slot> results_;
   std::shared_ptr<const Watched> watched_;
-  Error cut_;  ///< which watched loop was ended early
+  Error cut_;  ///< set if the device ended a watched loop early
   RunOutputs outputs_;
 };
 
 struct Executor::Lane {
-  std::shared_ptr<vulkan::Buffer> buffer;  ///< mapped; null until first used
-  uint64_t submission = 0;                 ///< of the last call
+  std::shared_ptr<vulkan::Buffer> buffer;  ///< host-visible; null until first used
+  uint64_t submission = 0;                 ///< the last call's submission
   std::weak_ptr<Call> call;
 };
 
 /// The lanes of a module with mapped @io, or of one function.
 struct Executor::LaneSet {
-  /// @io of the text, which is also the first lane. Null: values are copied between lanes and @io.
+  /// The @io buffer of the text, which is also the first lane. If null, values are copied between lanes and @io.
   std::shared_ptr<vulkan::Buffer> io;
-  int64_t bytes = 0;  ///< of a lane
+  int64_t bytes = 0;  ///< size of a lane
   std::array<Lane, kLanes> lanes;
 };
 

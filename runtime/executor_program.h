@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A spirv module's kernels and commands in the terms of runtime/vulkan. Internal to the executor.
+// Translates the kernels and commands of a spirv module into those of runtime/vulkan. Internal to the executor.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace tg {
 
-/// What the commands of one module refer to.
+/// The pipelines, buffers and homes that the commands of one module refer to.
 struct Executor::Program {
   std::map<std::string, Segments, std::less<>> buffers;
   std::map<std::string, std::shared_ptr<vulkan::Pipeline>, std::less<>> pipelines;
-  std::shared_ptr<LaneSet> laneSet;  ///< of all functions; null: each has its own
-  /// The bytes of a param or state in a buffer of the text, up to `end`.
+  std::shared_ptr<LaneSet> laneSet;  ///< shared by all functions; if null, each function has its own
+  /// The bytes of a buffer, up to `end`, that hold one param or state.
   struct Home {
     int64_t begin, end;
     std::string name;
   };
-  std::map<std::string, std::vector<Home>, std::less<>> homes;  ///< by buffer, in address order
+  std::map<std::string, std::vector<Home>, std::less<>> homes;  ///< by buffer name, in address order
 
-  /// The part of a buffer that holds these bytes of @name.
+  /// The Vulkan buffer and range that hold these bytes of @name.
   Result<vulkan::Binding> range(const std::string& name, int64_t offset, int64_t bytes) const;
   std::vector<std::shared_ptr<vulkan::Buffer>> allBuffers() const;
-  /// The commands of a function in text order, and the collective points among them. For a single rank (`ranks` is
-  /// null) a collective is a barrier, or copies of its shards. An error if the module is sharded for another number of
-  /// ranks.
+  /// The commands of a function in the order of the text, and the collective points among them. For a single rank
+  /// (`ranks` is null) a collective is only a barrier, or copies of its shards. An error if the module is sharded for
+  /// another number of ranks.
   Result<std::vector<vulkan::Command>> commandsOf(const Item& func, const collective::Engine* ranks,
                                                   std::vector<CollectivePoint>& points) const;
-  /// Fills in `homes`.
+  /// Fills in `homes` from the module's params and states.
   void findHomes(const Module& module);
 
  private:

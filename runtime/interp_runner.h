@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference interpreter as a runner: f64 inside, exact where a device is not, and slow.
+// Runs modules on the reference interpreter instead of a device. It computes in f64 and is slow.
 #pragma once
 
 #include <memory>
@@ -11,14 +11,14 @@
 namespace tg {
 
 NdArray toNdArray(const HostArray& array);
-/// Elements rounded to the array's type.
+/// The array with its elements rounded to its type.
 HostArray toHostArray(const NdArray& array);
 
 /// Runs a module of any stage.
 class InterpRunner : public Runner {
  public:
-  /// `module` is verified. Params in `shared` use that memory instead of their own; then the module is of
-  /// stage tensor or fused.
+  /// `module` must be verified. Params in `shared` use that memory instead of memory of their own; the module must then
+  /// be of stage tensor or fused.
   static Result<std::unique_ptr<InterpRunner>> create(std::shared_ptr<const Module> module,
                                                       const InterpOptions& options = {},
                                                       const ParamBuffers& shared = {});
@@ -32,7 +32,7 @@ class InterpRunner : public Runner {
   Result<void> addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
                            const std::string& key) override;
   void dropFunction(const std::string& key) override { functions_.erase(key); }
-  /// The call is done when this returns.
+  /// The call is already done when this returns.
   Result<std::shared_ptr<PendingCall>> begin(const std::string& key, const Inputs& inputs,
                                              bool captures) override;
   Result<NamedArrays> paramGrads(const std::string& key) override;
@@ -45,7 +45,7 @@ class InterpRunner : public Runner {
   struct Function {
     std::shared_ptr<Program> program;
     std::string name;
-    NamedArrays grads;  ///< of the last call
+    NamedArrays grads;  ///< gradients of the last call
   };
 
   explicit InterpRunner(const InterpOptions& options) : options_(options) {}
@@ -53,7 +53,7 @@ class InterpRunner : public Runner {
   Result<Type> typeOf(const std::string& name) const;
 
   InterpOptions options_;
-  std::shared_ptr<Program> base_;  ///< owns the params and states
+  std::shared_ptr<Program> base_;  ///< has the params and states
   std::map<std::string, Function> functions_;
 };
 

@@ -26,8 +26,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Of the kernels that were timed. A change that makes products much faster or slower, by either kind of kernel, takes
-/// the next one, and figures of older kernels are measured again.
+/// The version of the timed kernels. Increment it after a change that makes products much faster or slower, with or
+/// without matrix units; cached figures of older versions are then measured again.
 constexpr int kKernels = 1;
 
 std::unique_ptr<Module> productModule(const std::string& precision, int64_t side) {
@@ -50,7 +50,7 @@ const Op* regionOf(const Module& fused) {
   return nullptr;
 }
 
-/// Timed in turn, by a few runs: the shortest of each counts.
+/// Times both schedules alternately in a few runs, and takes the shortest time of each.
 Result<std::optional<std::array<double, 2>>> microseconds(const std::shared_ptr<vulkan::Device>& device,
                                                           const std::string& precision, int64_t side,
                                                           const SchedulePair& pair,
@@ -73,7 +73,7 @@ Result<std::optional<std::array<double, 2>>> microseconds(const std::shared_ptr<
   return Times({timed[0].least, timed[1].least});
 }
 
-/// What this process knows of devices, by their files' names, or by their keys where nothing is kept.
+/// The figures known to this process, by cache file, or by the device's key if there is no cache.
 struct Known {
   std::mutex mutex;
   std::map<std::string, MatrixFigures> figures;
@@ -83,8 +83,8 @@ Known& known() {
   return all;
 }
 
-/// Keeps what was measured; of several processes that measured, the first one's figures are those of all. A file that
-/// cannot be written costs time and nothing else.
+/// Writes the figures to the cache. If another process has written figures meanwhile, those are used instead, so that
+/// all processes agree. A file that cannot be written only costs another measurement later.
 MatrixFigures kept(const std::string& file, const MatrixFigures& measured) {
   if (file.empty()) return measured;
   if (auto others = readMatrixFigures(file)) return *others;
@@ -203,7 +203,7 @@ ChosenTarget targetFor(const Module& module, const vulkan::DeviceInfo& device, c
   if (!multiplies || !choosesMatrices(module)) return {device.target, ""};
   const std::string file = matrixFile(cache, device);
   Known& all = known();
-  const std::lock_guard lock(all.mutex);  // of several sessions one measures
+  const std::lock_guard lock(all.mutex);  // if several sessions compile at once, only one measures
   const std::string key = file.empty() ? device.cacheKey : file;
   if (auto found = all.figures.find(key); found != all.figures.end())
     return {targetFrom(device, found->second), ""};

@@ -31,7 +31,7 @@ Result<std::shared_ptr<NcclDevice>> NcclDevice::create(vulkan::Device& device, N
   TG_TRY(made->cudaFinished_, collective::CudaTimeline::create(ranks.gpu(), finished));
   TG_TRY(const int submissions, vulkan::shareSubmissions(device));
   TG_TRY(made->cudaSubmissions_, collective::CudaTimeline::create(ranks.gpu(), submissions));
-  // Else a wait for a group that never completes would hang.
+  // Without this, a wait for a group that never completes would hang.
   ranks.onFailure(made.get(), [raw = &device](const Error& why) { raw->abandon(why); });
   return made;
 }
@@ -69,7 +69,7 @@ Result<void> NcclDevice::wait(Group& group) {
   return {};
 }
 
-// The engine's thread polls both timelines for the times, which are up to 0.1 ms late.
+// For the times, the engine's thread polls both timelines; they are up to 0.1 ms late.
 Result<void> NcclDevice::launch() {
   const std::shared_ptr<Group> group = std::exchange(next_, nullptr);
   const uint64_t inputs = device_->submitted();
@@ -132,7 +132,7 @@ Result<void> NcclCollective::begin(collective::Engine&) {
 
 Result<void> NcclCollective::wait(collective::Engine&) { return device_->wait(*group_); }
 
-/// Waits for the last run's group and adds a share of its times, by bytes.
+/// Waits for the last run's group and adds this collective's share of its times, in proportion to its bytes.
 Result<void> NcclCollective::addTimes() {
   if (!group_) return {};
   for (;;) {

@@ -22,7 +22,7 @@ using collective::Engine;
 using collective::NcclEngine;
 using collective::NcclLibrary;
 
-/// A rank's status in a text that all gather: the first letter. A UUID or a reason follows.
+/// The first letter of each rank's status text, which all ranks gather. A UUID or a reason follows it.
 constexpr char kOk = 'y', kFailed = 'n', kNotNvidia = 'e';
 constexpr size_t kUuidLength = 36;
 
@@ -31,7 +31,7 @@ std::string hostName() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-/// After each step all ranks exchange whether it succeeded; if one failed, all stop.
+/// Does the steps of initNccl. After each step all ranks exchange whether it succeeded; if one failed, all stop.
 class NcclInitializer {
  public:
   NcclInitializer(std::shared_ptr<Engine> host, vulkan::DeviceOptions options)
@@ -65,7 +65,7 @@ class NcclInitializer {
   }
 
  private:
-  /// Sets `why` to the reason of the first rank that failed.
+  /// Gathers all ranks' status texts. Sets `why` to the reason of the first rank that failed.
   Result<std::vector<std::string>> exchangeStatus(const std::string& own) {
     TG_TRY(std::vector<std::string> all, host_->allGather(own));
     bool notNvidia = false;
@@ -79,7 +79,7 @@ class NcclInitializer {
     return all;
   }
 
-  /// Sets `why` if two ranks use one GPU, and oneHost_.
+  /// Sets `oneHost_`, and sets `why` if two ranks use the same GPU.
   void compareGpus(const std::vector<std::string>& all) {
     std::map<std::string, size_t> first;
     for (size_t rank = 0; rank < all.size(); ++rank) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Switches the collectives of a job from the host to NCCL, where all ranks can.
+// Switches a job's collectives from the host engine to NCCL if all ranks support it.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,16 @@
 
 namespace tg {
 
-/// The outcome, the same on all ranks but for the pointers.
+/// The outcome, which is the same on all ranks except for the pointers.
 struct NcclInit {
-  std::shared_ptr<collective::Engine> ranks;  ///< by NCCL; null if a rank cannot
-  std::shared_ptr<vulkan::Device> device;     ///< opened to be shared, if all ranks can
-  std::string why;                            ///< a rank cannot
+  std::shared_ptr<collective::Engine> ranks;  ///< the NCCL engine; null if a rank cannot use NCCL
+  std::shared_ptr<vulkan::Device> device;     ///< opened with shareable memory, if all ranks can
+  std::string why;                            ///< the reason if a rank cannot use NCCL
   bool expected = false;  ///< all ranks are on NVIDIA GPUs, so the user should be told `why`
 };
 
-/// Collective over the ranks of `host`, each with the device that it will use. Runs one all-reduce as a test. Errors: a
-/// rank was lost, or the test hangs.
+/// All ranks of `host` call this together, each with the device that it will use. Runs one all-reduce as a test.
+/// Errors: a rank was lost, or the test hangs.
 Result<NcclInit> initNccl(const std::shared_ptr<collective::Engine>& host, vulkan::DeviceOptions device,
                           const collective::NcclNames& names = {});
 
