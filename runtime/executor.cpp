@@ -21,7 +21,7 @@ using vulkan::Buffer;
 
 namespace {
 
-/// Kernels the functions dispatch.
+/// The names of the kernels that the functions dispatch.
 std::set<std::string> kernelsOf(const std::vector<const Item*>& funcs) {
   std::set<std::string> names;
   for (const Item* func : funcs)
@@ -54,7 +54,7 @@ Result<void> Executor::addFunction(std::shared_ptr<const Module> sibling, const 
   return addModule(*sibling, function, key);
 }
 
-// `only` names one function, which is called by `key`; "" means all, by their names.
+// `only` names one function, to be called by `key`. "" means all functions, by their names.
 Result<void> Executor::addModule(const Module& module, const std::string& only, const std::string& key) {
   if (module.stage != Stage::spirv)
     return fail(
@@ -82,13 +82,13 @@ Result<void> Executor::addModule(const Module& module, const std::string& only, 
   return {};
 }
 
-// NCCL reads device memory alone.
+// NCCL can read only device memory.
 bool Executor::mapsIo(int64_t bytes) const { return bytes <= kMappedIoBytes && !device_->shared(); }
 
-/// The bytes of a buffer from `from` on.
+/// Makes Vulkan buffers for the bytes of `item` from `from` on.
 Result<Executor::Segments> Executor::makeSegments(const Item& item, int64_t from,
                                                   const Target& target) const {
-  // A module without transient values still names its buffers; Vulkan has no empty ones.
+  // A module without transient values still names its buffers, but Vulkan does not allow empty ones.
   const int64_t end = std::max<int64_t>((item.bytes + 15) / 16 * 16, from + 16);
   const bool mapped = item.name == "io" && mapsIo(end);
   Segments segments;
@@ -115,7 +115,7 @@ Result<void> Executor::makeBuffers(const Module& module, const Target& target, P
       program.buffers[item->name] = persistent_;
       continue;
     }
-    // One buffer holds every range, several those of the allocation they were made for.
+    // A single buffer serves every range. Several serve only the allocation size they were made for.
     const bool suits = arena_.size() == 1 || (!arena_.empty() && arena_[0].end() == target.allocation);
     if (item->name != "arena" || !suits || arena_.back().end() < item->bytes) {
       TG_TRY(program.buffers[item->name], makeSegments(*item, 0, target));
@@ -133,7 +133,7 @@ Result<void> Executor::makeBuffers(const Module& module, const Target& target, P
   return {};
 }
 
-// Made for the first module; siblings have no params and states of their own.
+// Made for the first module. Siblings use it, and have no params and states of their own.
 Result<void> Executor::makePersistent(const Item& item, const Target& target) {
   if (!functions_.empty() || !storage_.empty()) {
     if (item.bytes <= persistentBytes()) return {};
@@ -146,7 +146,7 @@ Result<void> Executor::makePersistent(const Item& item, const Target& target) {
   return {};
 }
 
-// The first module sets the homes; those of siblings must be the same.
+// The first module sets the homes. Those of siblings must be equal.
 Result<void> Executor::shareStorage(const Module& module, const Program& program) {
   bool first = functions_.empty() && storage_.empty();
   for (const auto& item : module.items) {
@@ -170,7 +170,7 @@ Result<void> Executor::shareStorage(const Module& module, const Program& program
 
 namespace {
 
-/// The range of a dispatch whose kernel watches its loops, or null.
+/// The operand of a dispatch that holds the kernel's loop status word, or null if the kernel watches no loops.
 const Operand* watchedWord(const Op& op) {
   if (op.code != Opcode::dispatch) return nullptr;
   for (const Operand& arg : op.keyword("args")->items)
@@ -178,7 +178,7 @@ const Operand* watchedWord(const Op& op) {
   return nullptr;
 }
 
-/// Refuses a kernel whose loops a device would end early.
+/// An error if the kernel's loops may need more iterations than the device gives them.
 Result<void> checkIterations(const Module& module, const Item& binary, const vulkan::DeviceInfo& device) {
   if (device.limits.gives(LimitId::loopIterations, Target().loopIterations)) return {};
   const Item* kernel = module.find(ItemKind::kernel, binary.name);
@@ -265,13 +265,13 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
     function.laneSet = std::make_shared<LaneSet>();
     function.laneSet->bytes = laneBytes(values);
   }
-  // Recorded now, so that errors come before the first call. With collectives it is done in the first call, before which
-  // the ranks have compared their modules.
+  // Record now, so that errors come before the first call. With collectives this waits until the first call, before
+  // which the ranks have compared their modules.
   if (function.collectivePoints.empty()) TG_CHECK(recordLane(function, 0));
   return function;
 }
 
-/// Adds the words of watched loops to the results.
+/// Appends the status words of watched loops to the function's results.
 Result<void> Executor::watch(const Item& func, const Program& program, Function& function) const {
   auto watched = std::make_shared<Watched>();
   watched->device = device_->info().name;
@@ -294,7 +294,7 @@ Result<void> Executor::watch(const Item& func, const Program& program, Function&
   return {};
 }
 
-/// Takes the words of watched loops from the results; the error names the first kernel whose word is set.
+/// Removes the words of watched loops from the results. The error names the first kernel whose word is set.
 Result<void> Executor::checkLoops(const Watched* watched, NamedArrays& results) {
   if (!watched) return {};
   const HostArray words = std::move(results.back().second);
@@ -345,7 +345,7 @@ Result<NamedArrays> Executor::storages(const std::vector<std::string>& names) {
   return read(*device_, slots);
 }
 
-/// Where the rows of a param or state lie that begin with element `first` and take so many bytes.
+/// The place of the rows of a param or state that begin at element `first` and take this many bytes.
 Result<Executor::Slot> Executor::rowsOf(const Slot& slot, int64_t first, size_t bytes) {
   TG_CHECK(checkRows(slot.name, slot.type, first, bytes));
   Slot rows = slot;
@@ -372,7 +372,7 @@ Result<void> Executor::readRows(const std::string& name, int64_t first, std::spa
   return readInto(*device_, {&slot, 1}, {&data, 1}, nullptr);
 }
 
-/// Buffers like those of @persistent, which the device fills between the calls before and those behind.
+/// A copy of @persistent in buffers of its own. The device makes the copy between the calls before and after it.
 class Executor::Copied : public StorageCopy {
  public:
   static Result<std::shared_ptr<StorageCopy>> make(const Executor& from) {
@@ -404,7 +404,7 @@ class Executor::Copied : public StorageCopy {
     if (found == slots_.end()) return fail(fmt::format("the copy has no param or state @{}", name));
     TG_TRY(const Slot slot, rowsOf(found->second, first, rows.size()));
     std::byte* data = rows.data();
-    // What is mapped is there when the copies are done, whatever runs by then.
+    // The contents of mapped memory are complete when the copies are done, even if the device runs later calls.
     if (slot.buffer->mapped()) TG_CHECK(device_->waitFor(recording_->lastSubmission()));
     return readInto(*device_, {&slot, 1}, {&data, 1}, slot.buffer->mapped() ? slot.buffer : nullptr);
   }
@@ -420,7 +420,7 @@ Result<std::shared_ptr<StorageCopy>> Executor::copyStorages() {
   int64_t bytes = 0;
   for (const Segment& segment : persistent_) bytes += segment.buffer->bytes();
   const int64_t free = device_->freeBytes();
-  // A part is left for what drivers and transfers take.
+  // Keep a part free for drivers and transfers.
   if (bytes > free - free / 16)
     return fail(fmt::format("a copy of parameters and states takes {}, and {} are free on {}",
                             sizeText(bytes), sizeText(free), device_->info().name));

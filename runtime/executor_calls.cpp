@@ -46,7 +46,7 @@ std::vector<const std::byte*> Executor::valuesOf(std::span<const Slot> slots, co
   return values;
 }
 
-// The caller has waited for the lane's last call, so lane values are copied at once.
+// The caller has waited for the lane's last call, so values in the lane are copied at once.
 Result<void> Executor::write(vulkan::Device& device, std::span<const Slot> slots,
                              std::span<const std::byte* const> values, const Buffer* lane) {
   std::vector<vulkan::HostWrite> writes;
@@ -108,7 +108,7 @@ Result<NamedArrays> Executor::read(vulkan::Device& device, std::span<const Slot>
 
 namespace {
 
-/// The commands with buffer `from` replaced by `to`.
+/// The commands, with every use of buffer `from` replaced by `to`.
 std::vector<vulkan::Command> moved(std::vector<vulkan::Command> commands, Buffer* from, Buffer* to) {
   auto move = [&](Buffer*& buffer) {
     if (buffer == from) buffer = to;
@@ -132,7 +132,7 @@ int64_t Executor::laneBytes(const Values& values) {
   return bytes;
 }
 
-/// Places the values that fit in the lane. Returns the copies between lane and device.
+/// Moves the slots that fit to places in the lane. Returns the copies between the lane and their places on the device.
 std::vector<vulkan::Copy> Executor::stage(std::vector<Slot>& slots, Buffer& lane, int64_t& offset,
                                           bool toDevice) {
   std::vector<vulkan::Copy> copies;
@@ -220,7 +220,7 @@ Result<std::unique_ptr<DeviceCollective>> Executor::makeCollective(Function& fun
   return NcclCollective::create(nccl_, point.id, point.args);
 }
 
-/// A lane without results to be taken. If there is none, fetches those of the oldest call.
+/// A lane whose results nobody has to take. If there is none, fetches the results of the oldest call to free its lane.
 Result<size_t> Executor::freeLane(LaneSet& set) {
   size_t oldest = 0;
   for (size_t i = 0; i < kLanes; ++i) {

@@ -13,7 +13,7 @@ Result<vulkan::Binding> Executor::Program::range(const std::string& name, int64_
                                                  int64_t bytes) const {
   auto found = buffers.find(name);
   if (found == buffers.end()) return fail(fmt::format("the module has no buffer @{}", name));
-  // Of a single buffer the recording checks the range.
+  // If there is a single buffer, the recording checks the range.
   const Segments& segments = found->second;
   for (const Segment& segment : segments)
     if (segments.size() == 1 || (segment.base <= offset && offset + bytes <= segment.end()))
@@ -46,8 +46,8 @@ void Executor::Program::findHomes(const Module& module) {
     std::sort(all.begin(), all.end(), [](const Home& a, const Home& b) { return a.begin < b.begin; });
 }
 
-/// `k7 (h: matmul) @fc.w @fc.b`: the kernel, what it computes, and whose bytes it binds, which a debugger
-/// shows as offsets.
+/// A debugger's label such as `k7 (h: matmul) @fc.w @fc.b`: the kernel, what it computes, and the params and states
+/// that it binds. Debuggers show bindings only as offsets.
 std::string Executor::Program::labelOf(const DispatchStep& step) const {
   constexpr size_t kNamed = 8;
   std::string label = step.label.empty() ? step.kernel : fmt::format("{} ({})", step.kernel, step.label);
@@ -110,7 +110,7 @@ Result<CollectiveArgs> Executor::Program::argsOf(const Loc& loc, const Collectiv
   return args;
 }
 
-/// An error unless there is one shard for each rank.
+/// An error unless the collective has one shard for each rank.
 static Result<void> checkShards(const Loc& loc, const CollectiveArgs& args, int ranks) {
   if (args.kind == collective::Kind::allReduce) return {};
   const bool gathers = args.kind == collective::Kind::allGather;
@@ -119,7 +119,7 @@ static Result<void> checkShards(const Loc& loc, const CollectiveArgs& args, int 
   return shards == ranks ? Result<void>() : otherRanks(loc, shards, ranks);
 }
 
-/// A collective that needs no other rank: copies this rank's shards, between barriers.
+/// A collective that needs data of no other rank: copies this rank's shards, between barriers.
 void Executor::Program::copyShards(const CollectiveArgs& args, int rank,
                                    std::vector<vulkan::Command>& commands) {
   commands.emplace_back(vulkan::Barrier{});
@@ -135,7 +135,7 @@ Result<std::vector<vulkan::Command>>
 Executor::Program::commandsOf(const Item& func, const collective::Engine* ranks,
                               std::vector<CollectivePoint>& points) const {
   std::vector<vulkan::Command> commands;
-  std::set<int64_t> local;  // collectives that need no other rank
+  std::set<int64_t> local;  // collectives that need data of no other rank
   for (const ProgramStep& step : programSteps(func)) {
     if (const auto* begin = std::get_if<CollectiveStep>(&step.what)) {
       TG_TRY(CollectiveArgs args, argsOf(step.loc, *begin));

@@ -14,7 +14,7 @@ void Executor::measure(vulkan::Timestamps timestamps) {
   for (auto& [key, function] : functions_) function->timed.reset();
 }
 
-// Inputs and results are accessed where the text places them, which may be the first lane.
+// Accesses inputs and results at their places in the text, which may be the first lane.
 Result<RunOutputs> Executor::runTimed(const std::string& key, Function& function, const Inputs& inputs,
                                       bool captures) {
   for (const Lane& lane : function.laneSet->lanes)
@@ -47,7 +47,7 @@ Result<RunOutputs> Executor::runTimed(const std::string& key, Function& function
   return out;
 }
 
-// Timestamps are read here, so that reading them is part of no call's time.
+// Timestamps are read only here, so that no call's time includes reading them.
 Result<std::vector<RunTimes>> Executor::takeTimes() {
   for (RunTimes& times : times_) {
     TG_TRY(Function * function, find(times.key));

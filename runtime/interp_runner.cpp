@@ -98,7 +98,8 @@ Result<std::shared_ptr<StorageCopy>> InterpRunner::copyStorages() {
 
 Result<Type> InterpRunner::typeOf(const std::string& name) const {
   if (const Item* item = base_->module->storage(name)) return item->type;
-  TG_TRY(const NdArray none, base_->interpreter.storage(name));  // its error names those there are
+  TG_TRY(const NdArray none,
+         base_->interpreter.storage(name));  // fails if there is none; the error lists the existing names
   return none.type;
 }
 
@@ -138,7 +139,7 @@ Result<std::shared_ptr<PendingCall>> InterpRunner::begin(const std::string& key,
   std::map<std::string, NdArray> values;
   for (const auto& [name, array] : inputs) values.emplace(name, toNdArray(array));
   TG_TRY(RunResult result, function->program->interpreter.run(function->name, values));
-  // A device would say nothing of these, and compute something.
+  // A device would not detect these errors, and would compute a wrong result.
   if (const std::vector<std::string>& findings = result.counters.findings; !findings.empty())
     return fail(fmt::format("@{}: a kernel is wrong: {}", function->name, firstOf(findings)));
   RunOutputs out;

@@ -29,7 +29,7 @@ Error withMemory(Error error, const Module& module, int64_t freeBytes) {
   std::vector<MemoryValue> values = memory.values;
   std::stable_sort(values.begin(), values.end(),
                    [](const MemoryValue& a, const MemoryValue& b) { return a.bytes > b.bytes; });
-  // Blocks of a network have kernels, and thus names, in common.
+  // Repeated blocks of a network share kernels, and so produce equal names; count them.
   std::map<std::string, int> count;
   std::vector<const MemoryValue*> named;
   for (const MemoryValue& value : values)

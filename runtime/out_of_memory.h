@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a module asks of a device that has not enough memory for it.
+// Explains an allocation failure: adds notes on a module's memory use to the error.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace tg {
 
-/// The error of an allocation, with notes: what the module's buffers take, the largest values alive at the peak,
-/// and how to have it run in what is free.
+/// `error`, which an allocation gave, with notes: the sizes of the module's buffers, the largest values that are live
+/// at the peak, and options that make the module fit in `freeBytes`.
 Error withMemory(Error error, const Module& module, int64_t freeBytes);
 
 }  // namespace tg

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a session keeps one parameter: a handle that other sessions can bind.
+// A handle to the memory of one parameter of a session, which other sessions can bind.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace tg {
 
-/// A parameter's memory. Copies share it, and it lives as long as the last of them.
+/// A parameter's memory, reference-counted: it lives as long as the last copy of this handle.
 struct ParamBuffer {
   Type type;
-  std::string device;                      ///< for people
-  std::shared_ptr<vulkan::Buffer> buffer;  ///< on a device: holds the parameter from `offset` bytes on
+  std::string device;                      ///< its name, for messages
+  std::shared_ptr<vulkan::Buffer> buffer;  ///< on a device: the parameter begins `offset` bytes into it
   int64_t offset = 0;
-  std::shared_ptr<NdArray> array;  ///< on the interpreter, in place of a buffer
-  /// Held by whoever computes with the memory. Recursive, because a learning rate's function, which runs in a call of one
-  /// session, may call another.
+  std::shared_ptr<NdArray> array;  ///< on the interpreter, instead of a buffer
+  /// Locked by whoever computes with the memory. Recursive: a call may run a learning rate's function, which may call
+  /// another session that shares the memory.
   std::shared_ptr<std::recursive_mutex> turn;
 };
 

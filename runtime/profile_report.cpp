@@ -60,7 +60,7 @@ Json summary(const Profile& profile, const Ceilings& ceilings, const ProfileSubj
           {"kernels", kernels}};
 }
 
-/// A complete event.
+/// A complete event of the trace format.
 Json event(const std::string& name, const char* track, int tid, double begin, double end, Json args) {
   Json out = {{"name", name}, {"cat", track}, {"ph", "X"},         {"pid", 1},
               {"tid", tid},   {"ts", begin},  {"dur", end - begin}};
@@ -136,7 +136,7 @@ std::string chromeTrace(const Profile& profile, const ProfileSubject& subject) {
 }
 
 std::string rooflinePage(const Profile& profile, const Ceilings& ceilings, const ProfileSubject& subject) {
-  // Inside a script element only its end tag could end the data early.
+  // In a script element, only a closing tag could end the data early, so every "<" is escaped.
   std::string data = jsonText(summary(profile, ceilings, subject)), safe;
   for (char c : data) safe += c == '<' ? std::string("\\u003c") : std::string(1, c);
   std::string page = kPage;

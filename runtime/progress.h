@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far work on many bytes is, for people who would wonder.
+// Progress notes for work on many bytes that may take long.
 #pragma once
 
 #include <chrono>
@@ -10,11 +10,11 @@
 
 namespace tg {
 
-/// Gives a note such as `initialising parameters: 1.20 GiB of 5.81 GiB` when the work has taken two seconds, and
-/// another one every two seconds after that. Work that is done sooner is not spoken of.
+/// Gives a note such as `initialising parameters: 1.20 GiB of 5.81 GiB` after two seconds of work, and then every two
+/// seconds. Work that takes less time gives no note.
 class Progress {
  public:
-  /// `to` may be empty. `bytes` are those of all of the work.
+  /// `to` receives the notes, and may be empty. `bytes` is the total amount of work.
   Progress(const DiagnosticHandler& to, std::string doing, int64_t bytes)
       : to_(to), doing_(std::move(doing)), bytes_(bytes) {}
   void add(int64_t bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs the functions of a module and keeps its parameters between calls: a Vulkan device
-// (executor.h) or the reference interpreter (interp_runner.h).
+// The interface that runs the functions of a module and keeps its params and states between calls. There are two
+// implementations: on a Vulkan device (executor.h) and on the reference interpreter (interp_runner.h).
 #pragma once
 
 #include <cstddef>
@@ -21,27 +21,26 @@
 
 namespace tg {
 
-/// Arrays with their names, in an order that means something.
+/// Arrays with names, in a meaningful order such as that of a function's results.
 using NamedArrays = std::vector<std::pair<std::string, HostArray>>;
 using Inputs = std::map<std::string, HostArray>;
 
 struct RunOutputs {
-  NamedArrays results;   ///< in the function's order
-  NamedArrays captures;  ///< those the module kept
-  /// A result by name, or null.
+  NamedArrays results;   ///< in the order of the function's results
+  NamedArrays captures;  ///< those that the module kept
+  /// The result with this name, or null.
   const HostArray* result(std::string_view name) const;
 };
 
-/// A call that was begun. Destroyed unread, its outputs are lost and nothing else is; it may outlive its
-/// runner.
+/// A call that has begun. If it is destroyed before `take`, only its outputs are lost. It may outlive its runner.
 class PendingCall {
  public:
   virtual ~PendingCall() = default;
-  /// Waits for the call and gives its outputs, which is done once.
+  /// Waits for the call and returns its outputs. May be called once.
   virtual Result<RunOutputs> take() = 0;
 };
 
-/// One that is done.
+/// A call that is already done.
 class DoneCall : public PendingCall {
  public:
   explicit DoneCall(RunOutputs outputs) : outputs_(std::move(outputs)) {}
@@ -51,36 +50,37 @@ class DoneCall : public PendingCall {
   RunOutputs outputs_;
 };
 
-/// Refuses a time to measure for that is infinite or NaN.
+/// An error if `seconds`, a time to measure for, is infinite or NaN.
 Result<void> checkDuration(std::string_view name, double seconds);
-/// Refuses bytes from an element on that are not whole rows of a param or state, or not all inside of it.
+/// An error if `bytes` bytes from element `first` on are not whole rows of a param or state, or lie partly outside of
+/// it.
 Result<void> checkRows(const std::string& name, const Type& type, int64_t first, size_t bytes);
 
-/// What params and states held at one moment. It may outlive its runner, and is read by one thread at a time, which
-/// need not be the one that makes the calls.
+/// The contents of params and states at one moment. It may outlive its runner. One thread at a time may read it, not
+/// necessarily the one that makes the calls.
 class StorageCopy {
  public:
   virtual ~StorageCopy() = default;
-  /// As Runner::readRows.
+  /// The same as Runner::readRows.
   virtual Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) = 0;
 };
 
-/// Functions are called by keys: their names, or the ones `addFunction` was given.
+/// Runs functions by key. A key is a function's name, or what `addFunction` was given.
 class Runner {
  public:
   virtual ~Runner() = default;
 
-  /// Sets params and states by name, in one transfer. Errors: no such name, another type.
+  /// Sets params and states by name, in one transfer. Errors: an unknown name, another type.
   virtual Result<void> setStorages(const NamedArrays& values) = 0;
-  /// Params and states in the order of `names`, in one transfer.
+  /// The values of params and states in the order of `names`, in one transfer.
   virtual Result<NamedArrays> storages(const std::vector<std::string>& names) = 0;
-  /// Writes rows of a param or state, elements along its last axis, from element `first` on: as many bytes of
-  /// whole rows as there are (for one axis, any number of elements). The whole of it needs never be on the
-  /// host at once. Errors: no such name, rows outside of it.
+  /// Writes rows of a param or state from element `first` on. A row is the elements along the last axis, and the span
+  /// holds whole rows; with a single axis, any number of elements. So the host never needs to hold the whole value.
+  /// Errors: an unknown name, rows outside of the value.
   virtual Result<void> writeRows(const std::string& name, int64_t first, std::span<const std::byte> rows) = 0;
   virtual Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) = 0;
-  /// All params and states as they are behind the calls so far, in memory of their own where the runner has its
-  /// memory. An error where that has no room for as much again.
+  /// A copy of all params and states as of the calls so far, in the same kind of memory as the runner's own. An error
+  /// if that memory has no room for a copy.
   virtual Result<std::shared_ptr<StorageCopy>> copyStorages() = 0;
   Result<void> setStorage(const std::string& name, const HostArray& value) {
     return setStorages({{name, value}});
@@ -89,32 +89,31 @@ class Runner {
     TG_TRY(NamedArrays values, storages({name}));
     return std::move(values.front().second);
   }
-  /// The memory of a param or state, without `turn`.
+  /// The memory of a param or state; the caller fills in `turn`.
   virtual Result<ParamBuffer> share(const std::string& name) = 0;
 
-  /// Takes a function of another module over the same params and states, under a key. It takes the place
-  /// of one that has the key already.
+  /// Adds a function of another module over the same params and states, under a key. Replaces the function that has
+  /// this key, if any.
   virtual Result<void> addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
                                    const std::string& key) = 0;
-  /// Forgets a function and what only it needed.
+  /// Removes a function and what only it needed.
   virtual void dropFunction(const std::string& key) = 0;
 
-  /// Begins a function with all its arguments, host scalars included, by name. What is called later, of any
-  /// kind, sees what it did to params and states. Errors: no such function, a missing or unknown input,
-  /// another type; then nothing has run.
+  /// Begins a call of a function. `inputs` has all arguments by name, host scalars included. Later calls of any kind
+  /// see its changes to params and states. Errors: no such function, a missing or unknown input, another type; nothing
+  /// has then run.
   virtual Result<std::shared_ptr<PendingCall>> begin(const std::string& key, const Inputs& inputs,
                                                      bool captures) = 0;
-  /// The same and waits for it.
+  /// The same, and waits for the call.
   Result<RunOutputs> run(const std::string& key, const Inputs& inputs, bool captures) {
     TG_TRY(std::shared_ptr<PendingCall> call, begin(key, inputs, captures));
     return call->take();
   }
-  /// The parameter gradients of the function's last call, by parameter. None when the module did not
-  /// keep them.
+  /// The parameter gradients of the function's last call, by parameter. Empty if the module did not keep them.
   virtual Result<NamedArrays> paramGrads(const std::string& key) = 0;
 };
 
-/// The error for a key that `functions`, a map by key, lacks.
+/// The error for a key that is not in `functions`, a map by key.
 template <class Map>
 Error noFunction(const std::string& key, const Map& functions) {
   std::string known;
@@ -122,15 +121,16 @@ Error noFunction(const std::string& key, const Map& functions) {
   return fail("there is no function @" + key + "; the module has " + (known.empty() ? "none" : known));
 }
 
-/// Refuses an input whose bytes are not as many as its shape says.
+/// An error if an input has not as many bytes as its shape says.
 Result<void> checkBytes(std::string_view function, const std::string& name, const HostArray& input);
-/// Refuses inputs that lack one of `arguments` that is not `filledIn` by others, or have one that is none of them.
+/// An error if an input is missing that is in `arguments` but not in `filledIn`, or if there is an input that is not in
+/// `arguments`.
 Result<void> checkNames(std::string_view function, const std::vector<std::pair<std::string, Type>>& arguments,
                         const Inputs& inputs, const std::set<std::string>& filledIn = {});
-/// Refuses inputs that are not exactly `arguments` (name and type of each), naming what differs. Looks at no bytes.
+/// An error unless the inputs are exactly `arguments` (name and type); it names what differs. Does not check bytes.
 Result<void> checkTypes(std::string_view function, const std::vector<std::pair<std::string, Type>>& arguments,
                         const Inputs& inputs);
-/// The same, and refuses bytes that are not those of the type.
+/// The same, and also checks the bytes of each input against its type.
 Result<void> checkInputs(std::string_view function,
                          const std::vector<std::pair<std::string, Type>>& arguments, const Inputs& inputs);
 

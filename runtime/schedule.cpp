@@ -46,7 +46,7 @@ Result<void> LearningRate::set(std::string_view text, int64_t atStep) {
 Result<void> LearningRate::set(const Attr& schedule, int64_t atStep) {
   TG_CHECK(checkRateSchedule(schedule));
   if (schedule.isNumber()) return set(Attr::call("constant", {schedule}), atStep);
-  // A checked schedule has a rate at every step.
+  // A checked schedule gives a rate at every step, so this dereference is safe.
   TG_CHECK(set([schedule](int64_t step) { return *learningRate(schedule, step); }, atStep, schedule.str()));
   isText_ = true;
   return {};

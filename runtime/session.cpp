@@ -8,7 +8,7 @@
 
 namespace tg {
 
-/// Far from where counting on would overflow; the whole numbers up to it are doubles too.
+/// The largest step count. It is far from overflow, and all integers up to it are exact as doubles.
 static constexpr int64_t kMostSteps = int64_t{1} << 53;
 
 Session::Session(SessionOptions options) : options_(std::move(options)) {}
@@ -25,7 +25,7 @@ Result<std::unique_ptr<Session>> Session::create(std::unique_ptr<Module> module,
   return session;
 }
 
-/// A call from inside another one of the same session would wait for that one, which waits for it.
+/// An error if this thread is inside a call of the same session: waiting for that call would be a deadlock.
 Result<void> Session::checkOutside() const {
   if (!queue_.isMine()) return {};
   return fail(
@@ -90,7 +90,7 @@ CallResult<void> Session::replaceModule(std::unique_ptr<Module> module, ReplaceO
 }
 
 void Session::close() {
-  if (!queue_.close("the session is closed")) return;  // the running call needs what would be freed
+  if (!queue_.close("the session is closed")) return;  // the running call still needs what would be freed
   std::lock_guard lock(viewMutex_);
   forgetSteps();
   program_.reset();
@@ -170,7 +170,7 @@ CallResult<std::shared_ptr<const Module>> Session::moduleFor(const std::string& 
   using Out = std::shared_ptr<const Module>;
   return serve<Out>([&]() -> Result<Out> {
     TG_TRY(const Item* func, program_->function(function));
-    Inputs inputs;  // without bytes
+    Inputs inputs;  // types only, without bytes
     std::vector<std::pair<std::string, Type>> arguments;
     for (const auto& arg : func->body.args) {
       auto shape = shapes.find(arg->name);

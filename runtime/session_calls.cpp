@@ -19,7 +19,7 @@ Captures toCaptures(const std::string& function, const SessionProgram::Callable&
   return {function, callable.captures, std::move(kept)};
 }
 
-/// Whether the session fills in a random key that `inputs` lacks.
+/// Whether the session must fill in a random key that `inputs` does not have.
 bool drawsByHost(const Item& func, const Inputs& inputs) {
   return std::any_of(func.body.args.begin(), func.body.args.end(), [&](const auto& arg) {
     const Attr* host = find(arg->attrs, "host");
@@ -51,11 +51,11 @@ void Session::countFrom(int64_t step) {
   draws_.clear();
 }
 
-// `step` counts from 1. Schedules see the steps of the optimizer, random ops every one, and the calls
-// between.
+// `step` counts from 1. Schedules count the optimizer's steps; `rng` counts every step, and the calls between steps
+// too.
 Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate,
                                       int64_t part) const {
-  constexpr uint32_t kGolden = 0x9e3779b9;  // its multiples lie far apart
+  constexpr uint32_t kGolden = 0x9e3779b9;  // its multiples are spread over all 32 bits
   const int64_t every = program_->stepsPerUpdate();
   for (const auto& arg : func.body.args) {
     const Attr* host = find(arg->attrs, "host");
@@ -70,14 +70,14 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& in
       const auto drawn = draws_.find(func.name);
       const uint32_t before = drawn == draws_.end() ? 0 : drawn->second;
       value.i32()[0] = static_cast<int32_t>(static_cast<uint32_t>(seed_.load()) + before * kGolden);
-      // Each rank draws as the step of one rank that would take its part of the batch.
+      // Each rank draws the numbers that a single rank would draw for this rank's part of the batch.
       const collective::Engine* ranks = func.name == options_.trainFunction ? options_.ranks.get() : nullptr;
       auto calls = static_cast<uint64_t>(step - 1);
       if (func.name == options_.trainFunction)
         calls = calls * static_cast<uint64_t>(options_.parts) + static_cast<uint64_t>(part);
       if (ranks) calls = calls * static_cast<uint64_t>(ranks->ranks()) + static_cast<uint64_t>(ranks->rank());
       value.i32()[1] =
-          static_cast<int32_t>(static_cast<uint32_t>(calls));  // its low bits, unsigned: it may wrap
+          static_cast<int32_t>(static_cast<uint32_t>(calls));  // the low bits, unsigned: it may wrap
     }
     if (host->text == "lr") {
       TG_TRY(*rate, rateAt(*arg, (step - 1) / every + 1));
@@ -101,7 +101,7 @@ Result<void> Session::checkLoss() const {
                             options_.trainFunction, first.name, first.type.str()));
 }
 
-/// All parts of a step but the last, whose rows are left in `inputs`.
+/// Begins all parts of a step except the last, whose rows are left in `inputs` for the caller.
 Result<void> Session::beginParts(Begun& begun, Inputs& inputs) {
   TG_CHECK(checkLoss());
   TG_TRY(const Item* func, program_->function(begun.function));
@@ -142,7 +142,7 @@ Result<Session::Begun> Session::begin(const std::string& function, Inputs inputs
   return begun;
 }
 
-/// After each N-th step of accumulated gradients.
+/// Begins the update if this step is the N-th of its group of accumulated gradients.
 Result<void> Session::beginUpdate(Begun& begun) {
   const Item* func = program_->updateFunction();
   if (!func) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Session::profile: plain calls for the span and the wall time, then calls with every command timed.
+// Session::profile: first plain calls, for the device's span and the wall time; then calls with every command timed.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -25,7 +25,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Measures while it lives.
+/// Turns the executor's timestamps on, and off again in the destructor.
 class Measuring {
  public:
   Measuring(Executor& executor, vulkan::Timestamps timestamps) : executor_(executor) {
@@ -39,13 +39,13 @@ class Measuring {
   Executor& executor_;
 };
 
-/// A call and what the executor ran in it: the function, and what a step runs after it.
+/// A call with the times of what the executor ran for it: the function, and the update that a step runs after it.
 struct TimedCall {
   Clock::time_point begin, end;
   std::vector<RunTimes> runs;
 };
 
-/// The device's part of a call with Timestamps::ends.
+/// The device's time in a call that was measured with Timestamps::ends.
 double deviceMicroseconds(const TimedCall& call) {
   double sum = 0;
   for (const RunTimes& run : call.runs)

@@ -106,7 +106,7 @@ Result<std::unique_ptr<SessionProgram>> SessionProgram::create(std::unique_ptr<M
   return program;
 }
 
-/// The interpreter neither plans nor chooses schedules, and would never say what is wrong with these.
+/// Checks the options here, as the interpreter neither plans nor chooses schedules and would not report errors in them.
 Result<void> SessionProgram::checkOptions(const Module& module) const {
   std::map<std::string, const Item*> functions;
   for (const Item* func : module.all(ItemKind::func)) functions.emplace(func->name, func);
@@ -152,8 +152,8 @@ Result<void> SessionProgram::checkBorrowed(const Item& param, const ParamBuffer&
                             param.type.str(), param.type.bytes(), shared.type.str(), shared.type.bytes()));
 }
 
-// Each buffer that holds a shared parameter becomes a window on the first bytes of @persistent, so that what
-// adjoins there adjoins here; the parameters get their homes before anything is compiled.
+// Each buffer that holds a shared parameter becomes a window on the first bytes of @persistent, so that parameters that
+// are adjoined in the buffer are adjoined here too. The parameters get their homes before compilation.
 Result<void> SessionProgram::borrow(Module& module) {
   turns_ = {turn_};
   int64_t step = std::max<int64_t>(256, target().alignment);
@@ -216,7 +216,7 @@ void SessionProgram::addSource(const std::string& function, Source source) {
   sources_[function] = std::move(source);
 }
 
-/// In a folder that is made where it is not there.
+/// Creates the cache folder if it does not exist.
 Result<void> SessionProgram::savePipelines(const std::string& file) const {
   std::error_code error;
   if (std::filesystem::create_directories(options_.cache, error); error)
@@ -232,7 +232,7 @@ Result<void> SessionProgram::makeRunner() {
     return {};
   }
   Stopwatch watch;
-  // A cache that cannot be read or written costs time and nothing else.
+  // A cache that cannot be read or written only costs time.
   const std::string file = options_.cache.empty() ? "" : options_.cache + "/" + device_->cacheName();
   if (!file.empty()) (void)device_->loadCache(file);
   TG_TRY(runner_, Executor::create(*module_, device_, windows_, options_.onDiagnostic, options_.ranks));
@@ -256,7 +256,7 @@ void SessionProgram::measure() {
   if (bound) info_.lowerBoundBytes = bound->integer;
 }
 
-/// Another module over the params and states of this one, finished.
+/// Compiles another module over the params and states of this one.
 Result<std::unique_ptr<Module>> SessionProgram::compileSibling(std::unique_ptr<Module> module,
                                                                const std::string& captures) {
   if (!device_) return module;
@@ -324,7 +324,7 @@ SessionProgram::wantedCaptures(const std::string& function, const Variant* varia
   return wanted;
 }
 
-/// The types of the arguments that a call gives, for a batch of `size`.
+/// The names and types of the arguments that a call gives, for a batch of `size`.
 static std::vector<std::pair<std::string, Type>> argumentsOf(const Item& func, int64_t size,
                                                              const Inputs& given) {
   std::vector<std::pair<std::string, Type>> out;
@@ -370,7 +370,7 @@ Result<SessionProgram::Callable> SessionProgram::callable(const std::string& fun
   return Callable{ready.key, ready.module->func(function), ready.captures, std::move(read)};
 }
 
-/// The function's module at stage tensor for another batch size, with its gradients when it had them.
+/// The function's module at stage tensor for another batch size, with gradients if the original had them.
 Result<std::unique_ptr<Module>> SessionProgram::resized(const Source& source, const std::string& function,
                                                         int64_t size) {
   if (!source.written)
@@ -413,7 +413,8 @@ Result<void> SessionProgram::makeVariant(const Source& source, const VariantId& 
   return {};
 }
 
-/// The size a function was written with does not count, and the last step's gradients stay readable.
+/// Drops the least recently used batch sizes above the limit. Never drops the size as written, or the pinned one, whose
+/// gradients can still be read.
 void SessionProgram::dropOldSizes(const std::string& function) {
   auto first = variants_.upper_bound({function, 0});
   auto last = variants_.upper_bound({function, std::numeric_limits<int64_t>::max()});

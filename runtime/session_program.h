@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session has compiled: its module, the functions attached later, and each of them for other batch
-// sizes or captures, all over one set of parameters. Internal to the session.
+// Everything that a session has compiled: its module, the functions attached later, and variants of each function for
+// other batch sizes or captures, all over one set of params and states. Internal to the session.
 #pragma once
 
 #include <map>
@@ -19,43 +19,42 @@ namespace tg {
 
 class SessionProgram {
  public:
-  /// A function ready to be called, by `key` of the runner.
+  /// A function ready to be called by `key` of the runner.
   struct Callable {
     std::string key;
     const Item* func = nullptr;
-    std::map<std::string, Type, std::less<>> captures;  ///< all it can be asked for
-    std::vector<std::string> read;                      ///< those the call asks for
+    std::map<std::string, Type, std::less<>> captures;  ///< all captures of the function
+    std::vector<std::string> read;                      ///< the captures that the call asks for
   };
 
-  /// Compiles the module; params and states are zero, or those of `options.sharedParams`. `device` is null
-  /// for the interpreter.
+  /// Compiles the module. Params and states are zero, or those of `options.sharedParams`. `device` is null for the
+  /// interpreter.
   static Result<std::unique_ptr<SessionProgram>> create(std::unique_ptr<Module> module,
                                                         const SessionOptions& options,
                                                         std::shared_ptr<vulkan::Device> device);
-  /// Adds the functions of a module over params and states of this one.
+  /// Adds the functions of another module that uses this program's params and states.
   Result<void> attach(std::unique_ptr<Module> forward);
 
-  /// The function for the inputs' batch size and these captures ("*" are all), compiled now if it has to be.
-  /// Flat batch inputs are given their shape.
+  /// The function for the inputs' batch size and these captures ("*" means all). Compiles it if that has not been done.
+  /// Flat batch inputs get their full shape.
   Result<Callable> callable(const std::string& function, Inputs& inputs,
                             const std::vector<std::string>& captures);
-  /// A function as it was first compiled, or an error that lists the known ones.
+  /// A function as it was first compiled, or an error that lists the existing ones.
   Result<const Item*> function(const std::string& name) const;
-  /// The module that holds the function for these inputs.
+  /// The module that contains the function's variant.
   Result<std::shared_ptr<const Module>> moduleOf(const Callable& callable) const;
-  /// The module at an earlier stage or its own.
+  /// The module at its own stage or an earlier one.
   Result<std::unique_ptr<Module>> moduleAt(Stage stage) const;
-  /// Whether some function has a host scalar of this role.
+  /// Whether any function has a host scalar of this role.
   bool hasHostScalar(std::string_view role) const;
-  /// The function that updates from accumulated gradients: the one that says after how many steps. Null where
-  /// each step updates.
+  /// The function that applies accumulated gradients, which has the attribute `every`. Null if each step updates.
   const Item* updateFunction() const;
   int64_t stepsPerUpdate() const;
-  /// Whether a call of the train function updates anything by itself.
+  /// Whether a call of the train function itself updates anything.
   bool learns() const { return hasUpdate(trained_ ? *trained_ : *module_, options_.trainFunction); }
-  /// "adam", "sgd" or "": what updates the parameters.
+  /// The optimizer that updates the parameters: "adam", "sgd" or "".
   std::string optimizer() const;
-  /// Keeps the function with this key however many sizes follow.
+  /// Protects the function with this key from being dropped for newer batch sizes.
   void pin(const std::string& key) { pinned_ = key; }
 
   Runner& runner() { return *runner_; }
@@ -63,24 +62,24 @@ class SessionProgram {
   const SessionInfo& info() const { return info_; }
   bool isBorrowed(const std::string& param) const { return borrowed_.contains(param); }
   Result<ParamBuffers> params();
-  /// Locks the memory of this session and of those it borrows from.
+  /// Locks this session's memory and that of the sessions from which it borrows.
   std::vector<std::unique_lock<std::recursive_mutex>> lockMemory();
   Result<int64_t> kernelCount(const std::string& key) const;
 
  private:
-  /// What a function is compiled from again.
+  /// The modules from which a function can be compiled again.
   struct Source {
-    std::shared_ptr<const Module> written;   ///< before the train pipeline; null when its stage is later
-    std::shared_ptr<const Module> trained;   ///< after it; null when its stage is later
-    std::shared_ptr<const Module> compiled;  ///< as first compiled
+    std::shared_ptr<const Module> written;   ///< before the train pipeline; null if given at a later stage
+    std::shared_ptr<const Module> trained;   ///< after the train pipeline; null if given at a later stage
+    std::shared_ptr<const Module> compiled;  ///< as compiled first
   };
   struct Variant {
     std::string key;
     std::shared_ptr<const Module> module;
     std::map<std::string, Type, std::less<>> captures;
-    uint64_t used = 0;  ///< of the calls, when it was last asked for
+    uint64_t used = 0;  ///< the clock at its last use, to find the oldest
   };
-  using VariantId = std::pair<std::string, int64_t>;  ///< function, batch size; 0 is as written
+  using VariantId = std::pair<std::string, int64_t>;  ///< function, batch size; 0 means the size as written
 
   explicit SessionProgram(const SessionOptions& options) : options_(options) {}
   void describeDevice();
@@ -103,14 +102,14 @@ class SessionProgram {
   void measure();
   void tell(Severity severity, std::string message) const;
   Target target() const;
-  /// The one that a module is compiled for: perhaps without matrix units (runtime/matrix_units.h).
+  /// The target for a module, perhaps without matrix units (runtime/matrix_units.h).
   Target target(const Module& module) const;
-  /// These passes alone.
+  /// Options that run only these passes.
   CompileOptions passes(const std::string& pipeline) const;
   CompileOptions compileOptions(int64_t reserve) const;
 
   SessionOptions options_;
-  std::string pipeline_;  ///< the passes that make the train function learn; "" when none ran
+  std::string pipeline_;  ///< the passes that made the train function learn; "" if none ran
   SessionInfo info_;
   std::shared_ptr<vulkan::Device> device_;
   BorrowedBuffers windows_;
@@ -119,23 +118,23 @@ class SessionProgram {
   std::map<std::string, Source> sources_;
   std::map<VariantId, Variant> variants_;
   std::unique_ptr<Runner> runner_;
-  /// Of this session and of those it borrows from, by address: all sessions lock in one order.
+  /// Locks of this session and of those it borrows from, ordered by address: all sessions lock in the same order.
   std::vector<std::shared_ptr<std::recursive_mutex>> turns_;
   std::shared_ptr<std::recursive_mutex> turn_ = std::make_shared<std::recursive_mutex>();
   std::string pinned_;
   uint64_t clock_ = 0;
 };
 
-/// A call whose outputs nobody has asked for.
+/// A call whose outputs nobody has taken yet.
 struct Session::Begun {
   std::string function;
   SessionProgram::Callable callable;
-  StepResult out;                                   ///< what is known before the device is done
-  std::vector<std::shared_ptr<PendingCall>> parts;  ///< of the batch, all but the last
+  StepResult out;                                   ///< the outputs known before the device is done
+  std::vector<std::shared_ptr<PendingCall>> parts;  ///< all parts of the batch but the last
   std::shared_ptr<PendingCall> call, update;
 };
 
-/// Runs a call's body when its turn has come, with the memory it may touch locked.
+/// Waits for the turn, locks the memory that the call may access, and runs the call's body.
 template <class T, class Body>
 CallResult<T> Session::serve(Body body, CallKind kind) {
   TG_CHECK(checkOutside());

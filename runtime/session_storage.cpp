@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session's parameters and states: their first values, and moving them to and from the host.
+// A session's params and states: their initial values, and transfers to and from the host.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -24,10 +24,10 @@ std::string known(const Module& module, ItemKind kind) {
   return out.empty() ? "none" : out;
 }
 
-/// The type of a param or state; of a sharded state, that of the whole.
+/// The type of a param or state; for a sharded state, the type of the whole value.
 Type wholeType(const Item& item) { return wholeOf(item).value_or(item.type); }
 
-/// Checks every name and type before anything is written. `wholes`: values of sharded states are whole.
+/// Checks all names and types before anything is written. If `wholes`, values of sharded states are whole.
 Result<void> checkUpload(const Module& module, ItemKind kind,
                          const std::vector<std::pair<std::string, Type>>& values, UploadOptions options,
                          bool wholes = false) {
@@ -51,8 +51,8 @@ Result<void> checkUpload(const Module& module, ItemKind kind,
                           missing, known(module, kind)));
 }
 
-/// The overlap of a piece, `count` elements of a whole state from `first` on, with this rank's shard: its first element in
-/// the shard and in the piece, and how many.
+/// The overlap of a piece (`count` elements of a whole state from `first` on) with this rank's shard: its first element
+/// as an index into the shard and into the piece, and its length.
 struct Overlap {
   int64_t inShard, inPiece, count;
 };
@@ -65,7 +65,7 @@ Overlap overlapOf(const Item& item, int rank, int64_t first, int64_t count) {
 
 }  // namespace
 
-// A new program's memory is zero, so zeros are not written there.
+// The memory of a new program is already zero, so zeros are not written.
 Result<void> Session::initialise(SessionProgram& program, ItemKind kind, uint64_t seed, bool isNew) {
   int64_t bytes = 0, largest = 0;
   for (const Item* item : program.module()->all(kind)) {
@@ -91,7 +91,7 @@ Result<void> Session::initialise(SessionProgram& program, ItemKind kind, uint64_
   return {};
 }
 
-/// A seed that nobody gave.
+/// A random seed, for when the caller gave none.
 static uint64_t drawnSeed() {
   std::random_device source;
   return uint64_t{source()} << 32 | source();
@@ -148,7 +148,8 @@ CallResult<void> Session::writeTensors(ItemKind kind, const TensorSource& source
   for (const auto& [name, type] : source.tensors) bytes += type.bytes();
   Progress progress(options_.onDiagnostic, kind == ItemKind::param ? "loading parameters" : "loading states",
                     bytes);
-  // The source may wait for another session's call, and that for this one or for memory that the two share.
+  // The source may wait for a call of another session, which may itself wait for this session or for memory that both
+  // share. So this call lends its turn while it waits.
   const TensorSource lending{source.tensors, [&](size_t tensor, int64_t first, std::span<std::byte> out) {
                                const CallQueue::Loan loan(queue_);
                                return source.piece(tensor, first, out);
@@ -165,7 +166,7 @@ CallResult<void> Session::writeTensors(ItemKind kind, const TensorSource& source
                      });
 }
 
-/// Of a sharded state, writes what lies in this rank's shard.
+/// Writes a piece. Of a sharded state, only the part in this rank's shard is written.
 Result<void> Session::writePiece(const Item& item, int64_t first, std::span<const std::byte> piece) {
   if (!wholeOf(item)) return program_->runner().writeRows(item.name, first, piece);
   const int64_t size = byteSize(item.type.dtype);
@@ -177,7 +178,7 @@ Result<void> Session::writePiece(const Item& item, int64_t first, std::span<cons
       piece.subspan(static_cast<size_t>(inPiece * size), static_cast<size_t>(count * size)));
 }
 
-/// Collective for a sharded state: gathers the piece from all ranks.
+/// Reads a piece. For a sharded state, all ranks must call this together: it gathers the piece from all of them.
 Result<void> Session::readPiece(const Item& item, int64_t first, std::span<std::byte> piece) {
   if (!wholeOf(item) || !options_.ranks) return program_->runner().readRows(item.name, first, piece);
   const int64_t size = byteSize(item.type.dtype);

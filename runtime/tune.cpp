@@ -26,7 +26,7 @@ namespace tg {
 
 namespace {
 
-/// A region of the module that is worth timing.
+/// A region of the module that is worth timing, with its candidates.
 struct Subject {
   const Op* fused = nullptr;
   TunedRegion region;
@@ -86,9 +86,9 @@ void renameInside(Block& block, NameTable& names) {
   }
 }
 
-/// A function f that computes the region by every schedule, one after the other, from states in<i>. Nobody
-/// reads the results, so that all stand at the same place of the arena and no two kernels overlap. The first
-/// runs twice: whatever comes first pays for the caches.
+/// A function f that computes the region with every schedule in sequence, from states in<i>. Nobody reads the results,
+/// so all results share one place in the arena, and no two kernels overlap. The first schedule runs twice, because the
+/// first run fills the caches.
 std::unique_ptr<Module> moduleOf(const Op& fused, const std::vector<TimedSchedule>& schedules,
                                  const Target& target) {
   auto module = std::make_unique<Module>();
@@ -121,7 +121,8 @@ std::unique_ptr<Module> moduleOf(const Op& fused, const std::vector<TimedSchedul
   return module;
 }
 
-/// How many values the integers of a region's operand have, from 0 on; 0 where nothing in the region bounds them.
+/// The number of values, from 0 on, that the integers of a region's operand may have; 0 if nothing in the region limits
+/// them.
 int64_t idsOf(const Item& body, const Value* operand) {
   int64_t limit = idLimit(body, operand);
   auto note = [&](const Value* ids, int64_t rows) {
@@ -132,7 +133,8 @@ int64_t idsOf(const Item& body, const Value* operand) {
     if (op->code == Opcode::scatter_add) {
       const as::scatter_add scatter(*op);
       note(scatter.ids(), scatter.rows());
-      // 0 says that a block has no id of a row, as is so of most. Other numbers make each row search the block.
+      // In `near`, 0 means that the block has no id of a row, which holds for most blocks. Other numbers would make
+      // each row search the block.
       if (scatter.near()) note(scatter.near(), 1);
     }
     if (op->code == Opcode::cross_entropy_grad)
@@ -141,7 +143,7 @@ int64_t idsOf(const Item& body, const Value* operand) {
   return limit;
 }
 
-/// Normal floats of any width, coins, or ids below what the region reads by them.
+/// Normally distributed floats of any width, flags that are 0 or 1, or ids that are in range for what the region reads.
 Result<HostArray> randomPattern(const Op& fused, int binding, const Type& type, uint64_t seed) {
   const std::string name = fmt::format("in{}", binding);
   if (isFloat(type.dtype)) return initialValue(name, type, "randn", {}, seed);
@@ -180,12 +182,12 @@ double medianOf(std::vector<double> values) {
   return *middle;
 }
 
-/// Runs f until every schedule was timed often enough.
+/// Runs f until every schedule has been timed often enough.
 Result<void> time(Executor& executor, std::vector<TimedSchedule>& schedules, const TuneOptions& options) {
   using Clock = std::chrono::steady_clock;
   executor.measure(vulkan::Timestamps::commands);
   std::vector<std::vector<double>> times(schedules.size());
-  // Runs f until both bounds are reached.
+  // Runs f for at least `rounds` rounds and `seconds` seconds.
   auto repeat = [&](int rounds, double seconds, auto take) -> Result<void> {
     const Clock::time_point start = Clock::now();
     auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
@@ -199,7 +201,7 @@ Result<void> time(Executor& executor, std::vector<TimedSchedule>& schedules, con
     }
     return {};
   };
-  // Drivers compile and map memory in the first run, and the clocks of a device that was idle rise slowly.
+  // In the first run drivers compile and map memory, and the clocks of an idle device rise slowly.
   TG_CHECK(repeat(1, options.warmSeconds, [](const auto&) {}));
   TG_CHECK(repeat(options.rounds, options.leastSeconds, [&](const std::vector<vulkan::DeviceTime>& commands) {
     for (size_t i = 0; i < times.size(); ++i) times[i].push_back(commands[i + 1].microseconds());
@@ -215,9 +217,9 @@ Result<void> time(Executor& executor, std::vector<TimedSchedule>& schedules, con
 
 }  // namespace
 
-// Repeats a short pattern: while the host draws numbers, an idle device lowers its clocks.
+// Repeats a short pattern: while the host drew all the numbers, the idle device would lower its clocks.
 Result<HostArray> randomData(const Op& fused, int binding, const Type& type, uint64_t seed) {
-  constexpr int64_t kPattern = 65521;  // a prime, so that no row is like the next
+  constexpr int64_t kPattern = 65521;  // prime, so that neighbouring rows differ
   HostArray out = HostArray::zeros(type);
   if (type.elements() == 0) return out;
   const Type few = Type::tensor(type.dtype, {std::min(type.elements(), kPattern)});
