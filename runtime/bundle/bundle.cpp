@@ -30,7 +30,7 @@ void addNames(const Operand& operand, std::set<std::string>& names) {
   for (const Operand& item : operand.items) addNames(item, names);
 }
 
-/// The names of all items that an item refers to, also through others.
+/// Adds all items that an item refers to, directly or through other items.
 void addReachable(const Module& module, const Item& from, std::set<const Item*>& reached) {
   if (!reached.insert(&from).second) return;
   std::set<std::string> names;
@@ -43,7 +43,7 @@ void addReachable(const Module& module, const Item& from, std::set<const Item*>&
   }
 }
 
-/// @persistent as it is when the values are at home.
+/// The contents of @persistent with every value at its home.
 Result<std::vector<std::byte>> weightsImage(const Module& module, const NamedArrays& values) {
   const Item* persistent = module.find(ItemKind::buffer, "persistent");
   std::vector<std::byte> image(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a bundle on disk is what its manifest says.
+// Checks that the files of a bundle are those that its manifest describes.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostBytes = int64_t{1} << 48, kMostGroups = 0xffffffff;
 
-/// The text behind the first line hashes to what that line says.
+/// Whether the text after the first line has the hash that the first line states.
 bool hashesItself(std::string_view text) {
   constexpr std::string_view begin = "{\"xxh64\": \"", end = "\",";
   constexpr size_t digits = 16, rest = begin.size() + digits + end.size();
@@ -39,7 +39,7 @@ const Json& member(const Json& object, const char* key) {
   return found == object.end() ? none : *found;
 }
 
-/// The members of a manifest by kind and range. Each function says what is wrong first, or "".
+/// Checks the members of a manifest, by kind and range. Each function returns the first defect found, or "".
 class ManifestCheck {
  public:
   std::string check(const Json& manifest) {
@@ -79,7 +79,7 @@ class ManifestCheck {
     const auto number = value.get<int64_t>();
     return number >= least && number <= most;
   }
-  /// The shapes of matrices: m, n, k and the element types of operands and result.
+  /// Checks the shapes of cooperative matrices: m, n, k and the element types of operands and result.
   static bool shapes(const Json& list) {
     if (!list.is_array()) return false;
     return std::all_of(list.begin(), list.end(), [](const Json& shape) {
@@ -144,12 +144,12 @@ class ManifestCheck {
     return true;
   }
 
-  int64_t alignment_ = 1;  ///< of every binding's offset
+  int64_t alignment_ = 1;  ///< of all binding offsets
   std::map<std::string, int64_t> buffers_;
-  std::map<std::string, size_t> kernels_;  ///< and how many bindings they have
+  std::map<std::string, size_t> kernels_;  ///< by name: the number of bindings
 };
 
-/// Why the file of a manifest's entry is not the one that was written; "" when it is.
+/// How the file of a manifest's entry differs from what was written; "" if it does not.
 std::string fileDamage(const std::string& path, const Json& entry) {
   const auto file = entry["file"].get<std::string>();
   std::error_code error;

@@ -41,7 +41,7 @@ Json fileEntry(const std::string& file, const BundleFiles& files) {
           {"xxh64", fmt::format("{:016x}", XXH64(bytes.data(), bytes.size(), 0))}};
 }
 
-/// The buffers of a manifest are allocations: the module's larger ones are `arena`, `arena.1`, …
+/// The manifest's buffers are allocations: a module's buffer that is larger than one becomes `arena`, `arena.1`, …
 std::string allocationName(const std::string& buffer, int64_t index) {
   return index ? fmt::format("{}.{}", buffer, index) : buffer;
 }
@@ -52,7 +52,8 @@ Json asJson(const BufferRange& range, const Target& target) {
           {"bytes", range.bytes}};
 }
 
-/// What kernels and fills see: the last of an odd number of 16-bit elements stands in a word of its own.
+/// Rounds a range up to whole words, as kernels and fills access it: the last of an odd number of 16-bit elements has a
+/// word to itself.
 BufferRange wholeWords(BufferRange range) {
   range.bytes = (range.bytes + 3) / 4 * 4;
   return range;
@@ -135,7 +136,7 @@ class ManifestMaker {
     return made;
   }
   Result<Json> command(const Loc&, const BarrierStep&) { return Json{{"barrier", true}}; }
-  /// A bundle runs on a single rank, where a collective is only a barrier.
+  /// A bundle runs on a single rank, so a collective is only a barrier.
   Result<Json> command(const Loc&, const CollectiveStep&) { return Json{{"barrier", true}}; }
   Result<Json> command(const Loc&, const WaitStep&) { return Json{{"barrier", true}}; }
   Result<Json> command(const Loc&, const FillStep& step) {
@@ -152,7 +153,7 @@ class ManifestMaker {
   KernelNeeds needs_;
 };
 
-/// A first member that hashes the text behind its line.
+/// Adds a first member that holds the hash of the text after its line.
 std::string withHash(const std::string& object) {
   const std::string rest = object.substr(1);
   return fmt::format("{{\"xxh64\": \"{:016x}\",{}", XXH64(rest.data(), rest.size(), 0), rest);

@@ -438,7 +438,7 @@ Result<bool> HostEngine::progress(std::vector<Message>& messages) {
   return messages.size() < before;
 }
 
-/// Until the next poll.
+/// Waits until the next poll: not at all for a while after progress, then for kPause.
 void HostEngine::pause(bool progressed) {
   const auto now = Clock::now();
   if (progressed) lastProgress_ = now;

@@ -111,7 +111,7 @@ class NcclEngine final : public Engine {
   std::string describe() const override;
   Result<int64_t> begin(const Task& task) override { return host_->begin(task); }
   Result<void> wait(int64_t ticket) override { return host_->wait(ticket); }
-  /// Of the collectives on the GPUs. `waited` is 0: only the device knows.
+  /// The traffic of the collectives on the GPUs. `waited` is 0, as only the device knows it.
   Traffic traffic() const override;
   Result<std::vector<std::string>> allGather(const std::string& own) override {
     return host_->allGather(own);
@@ -122,7 +122,7 @@ class NcclEngine final : public Engine {
   NcclEngine* nccl() override { return this; }
 
   const std::shared_ptr<CudaGpu>& gpu() const { return gpu_; }
-  /// Why collectives fail from now on; empty while they do not.
+  /// The reason why collectives fail from now on; empty while they work.
   Error failure();
   /// Aborts the communicator without the other ranks, which do the same.
   void quit() { abortAll(fail("the ranks do not use NCCL")); }
@@ -130,7 +130,7 @@ class NcclEngine final : public Engine {
   bool onOneHost() const { return oneHost_; }
   /// Enqueues one NCCL group on the stream. All ranks pass the same collectives, none of which reads another's result.
   Result<void> run(std::span<const Collective> group);
-  /// Of the run that was enqueued last.
+  /// Observes the run that was enqueued last.
   void observe(Observer observer);
   /// Sets an owner's handler, or removes it if null. It is called once, by a thread of the engine, with the reason, when
   /// runs in flight will never complete; it is to wake what waits for them.

@@ -58,7 +58,7 @@ struct NcclId {
 };
 enum NcclNumber : int { kNcclSum = 0, kNcclAvg = 4, kNcclFloat32 = 7 };
 
-/// They return 0 or an error code.
+/// The functions return 0 or an error code.
 struct NcclFunctions {
   int (*cuInit)(unsigned int);
   int (*cuGetErrorString)(int, const char**);
@@ -94,7 +94,7 @@ struct NcclFunctions {
   int (*ncclAllGather)(const void*, void*, size_t, int, CudaHandle, CudaHandle);
 };
 
-/// As the dynamic loader finds them.
+/// The names under which the dynamic loader finds the libraries.
 struct NcclNames {
   std::string cuda = "libcuda.so.1", nccl = "libnccl.so.2";
 };

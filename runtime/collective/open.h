@@ -10,9 +10,9 @@
 
 namespace tg::collective {
 
-/// Joins the job that this process was launched in, by the first of these libraries that can be loaded; a name without
-/// a folder is searched for by the dynamic loader. Errors: none can be loaded, another version, joining fails.
-/// `timeout` as of HostEngine.
+/// Joins the job in which this process was launched, with the first of these libraries that can be loaded. The dynamic
+/// loader searches for a name without a folder. Errors: no library can be loaded, another version of the interface,
+/// joining fails. `timeout` as for HostEngine.
 Result<std::shared_ptr<Engine>> openPlugin(const std::vector<std::string>& libraries, double timeout);
 
 }  // namespace tg::collective

@@ -13,17 +13,19 @@ namespace tg::collective {
 
 class Engine;
 
-/// A region of each rank, mapped by all, zero at first. A message from the writer orders its writes before the
-/// receiver's reads.
+/// A region of memory for each rank, mapped by all ranks and zero at first. A message from the writer orders its writes
+/// before the receiver's reads.
 class SharedMemory {
  public:
-  /// Collective. Null on all ranks if one runs on another host or may not open another's memory.
+  /// All ranks call this together. Null on all ranks if one of them runs on another host or may not open the others'
+  /// memory.
   static Result<std::shared_ptr<SharedMemory>> create(Engine& ranks, int64_t bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// Of each region: as asked for, rounded up to 64 KiB, the largest alignment that devices ask of imported host memory.
+  /// The size of each region: as requested, rounded up to 64 KiB, the largest alignment that devices require of
+  /// imported host memory.
   int64_t bytes() const { return bytes_; }
   std::byte* of(int rank) const { return bases_[static_cast<size_t>(rank)]; }
 

@@ -9,8 +9,8 @@
 
 namespace tg::collective {
 
-/// Connected engines, one for each rank; each is to be used by its own thread. Rank `mute`, if there is one, sends and
-/// receives nothing, like a stopped process. `timeout` as of HostEngine.
+/// Connected engines, one for each rank; each must be used by a thread of its own. Rank `mute`, if not -1, sends and
+/// receives nothing, like a stopped process. `timeout` as for HostEngine.
 Result<std::vector<std::shared_ptr<Engine>>> simulatedRanks(int ranks, double timeout = 20, int mute = -1);
 
 }  // namespace tg::collective

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that are kept for many short jobs.
+// A pool of threads for many short jobs.
 #pragma once
 
 #include <condition_variable>
@@ -14,13 +14,13 @@ namespace tg::collective {
 /// For jobs too short for `onAllCores`, which starts its threads for each job.
 class WorkerPool {
  public:
-  /// So many threads besides the caller's, or fewer where the system has no more.
+  /// Starts this many threads besides the caller's, or fewer if the system cannot start more.
   explicit WorkerPool(int helpers);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// The caller's included.
+  /// The number of threads, including the caller's.
   int threads() const { return static_cast<int>(helpers_.size()) + 1; }
   /// Runs job(i) for each i below `threads()`, each on its own thread, and waits for all. `job` must not throw.
   void run(const std::function<void(int)>& job);
