@@ -11,7 +11,7 @@ namespace tg {
 
 namespace {
 
-/// The largest need of each limit, in the order in which they are first met.
+/// Collects the largest need of each limit, in the order in which limits are first met.
 class Worst {
  public:
   explicit Worst(std::vector<Need>& out) : out_(out) {}
@@ -87,7 +87,7 @@ class Judge {
     KernelNeeds needs = tg::needsOf(kernel);
     for (const Operand& extent : op.keyword("grid")->items) addGrid(needs, std::span(&extent.integer, 1));
     const OperandList& args = op.keyword("args")->items;
-    bool watched = false;  // a word of @loops tells where they ended early
+    bool watched = false;  // its loops set a status word in @loops if the device ends them early
     for (size_t i = 0; i < args.size() && i < kernel.body.args.size(); ++i) {
       const Type& type = kernel.body.args[i]->type;
       const Operand& range = args[i].items.front();

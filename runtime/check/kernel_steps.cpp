@@ -24,7 +24,7 @@ bool isCommand(const Op& op) {
   return op.code == Opcode::dispatch || op.code == Opcode::fill || op.code == Opcode::copy;
 }
 
-/// The function's arguments at their places, and nothing to do.
+/// A function with the same arguments in the same places, and an empty body.
 std::unique_ptr<Item> beginOf(const Item& func) {
   auto out = std::make_unique<Item>();
   out->kind = ItemKind::func;
@@ -37,7 +37,7 @@ std::unique_ptr<Item> beginOf(const Item& func) {
   return out;
 }
 
-/// One command, and captures of the bytes it is given, by the number of the parameter.
+/// A function with one command, and captures of the bytes that the command is given, named by parameter number.
 std::unique_ptr<Item> stepOf(const Op& command, const Item* kernel, std::string name) {
   auto out = std::make_unique<Item>();
   out->kind = ItemKind::func;
@@ -54,13 +54,13 @@ std::unique_ptr<Item> stepOf(const Op& command, const Item* kernel, std::string 
     value->type = Type::tensor(dtype, {range.items[1].integer / byteSize(dtype)});
     value->place = Place{range.text, range.items[0].integer, nullptr, 0};
     Builder(out->body.ops).op(Opcode::capture, {value.get()}, {{"name", Attr::string(value->name)}});
-    // The command owns the values of the captures; an executor looks at no results of commands.
+    // The command owns the captured values; an executor ignores the results of commands.
     out->body.ops.front()->results.push_back(std::move(value));
   }
   return out;
 }
 
-/// Bytes of a parameter as runKernel takes them.
+/// The bytes of a parameter in the layout that runKernel takes.
 std::vector<std::byte> memoryOf(const HostArray& array, bool wide) {
   if (!wide || !isFloat(array.dtype)) return array.bytes;
   std::vector<std::byte> out(static_cast<size_t>(array.elements()) * sizeof(double));
@@ -81,7 +81,8 @@ NdArray arrayOf(const std::vector<std::byte>& bytes, const HostArray& like, bool
   return toNdArray(array);
 }
 
-/// The parameters after the kernel has run on them. Says what the kernel did wrong to `findings`, unless that is null.
+/// The parameters after the interpreter has run the kernel on them. Adds the kernel's errors to `findings`, unless that
+/// is null.
 Result<std::vector<NdArray>> interpreted(const Module& module, const KernelStep& step, uint32_t subgroup,
                                          bool wide, std::vector<std::string>* findings) {
   std::vector<std::vector<std::byte>> memory;
@@ -103,7 +104,8 @@ Result<std::vector<NdArray>> interpreted(const Module& module, const KernelStep&
   return out;
 }
 
-/// Elements nobody touched say nothing, and what lies there (often no number) must not set the scale.
+/// Removes elements that were not written. They carry no information, and the bytes there (often NaN) must not affect
+/// the scale of the tolerance.
 void dropUntouched(const NdArray& before, NdArray& device, NdArray& exact, NdArray& wide) {
   auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
   for (size_t i = 0; i < before.data.size(); ++i) {
@@ -113,7 +115,8 @@ void dropUntouched(const NdArray& before, NdArray& device, NdArray& exact, NdArr
   }
 }
 
-/// Judges what is written. An operand whose bytes a result takes over changes with it, and is judged as that result.
+/// Compares the buffers that the kernel writes. An operand whose bytes a result takes over changes with it, and is
+/// compared as that result.
 void compare(KernelStep& step, std::vector<NdArray> exact, std::vector<NdArray> wide) {
   for (size_t i = 0; i < step.buffers.size(); ++i) {
     StepBuffer& buffer = step.buffers[i];
@@ -192,7 +195,7 @@ Result<bool> KernelSteps::next(KernelStep& out) {
   }
   TG_TRY(std::vector<NdArray> exact, interpreted(*source_, out, subgroup_, false, &out.findings));
   for (size_t i = 0; i < exact.size(); ++i) out.buffers[i].exact = toHostArray(exact[i]);
-  if (!out.findings.empty()) {  // a driver may not survive it
+  if (!out.findings.empty()) {  // running it could crash the driver
     at_ = commands_.size();
     return true;
   }

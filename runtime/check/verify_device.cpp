@@ -18,7 +18,8 @@ struct Oracle {
   RunResult result;
 };
 
-/// Kernels of the input's own are looked at for races and the like; those that the compiler makes, KernelSteps does.
+/// Runs the interpreter. Custom kernels of the input are checked for races and similar errors; compiled kernels are
+/// not, as KernelSteps checks those.
 Result<Oracle> consult(const Module& module, const std::string& function, const NamedArrays& params,
                        const Inputs& inputs, InterpMode mode, uint32_t subgroup) {
   InterpOptions options;
@@ -33,7 +34,8 @@ Result<Oracle> consult(const Module& module, const std::string& function, const 
   return Oracle{std::move(interpreter), std::move(result)};
 }
 
-/// The device's value beside the two of the oracle, and others that differ from it by rounding.
+/// Compares the device's value with both values of the interpreter, and with `others`, which differ from them by
+/// rounding.
 ResultCheck check(std::string kind, const std::string& name, const HostArray& device, const NdArray& wide,
                   const NdArray& exact, std::span<const NdArray* const> others = {}) {
   ResultCheck out{std::move(kind), name, device.type(), true, ""};
@@ -42,7 +44,7 @@ ResultCheck check(std::string kind, const std::string& name, const HostArray& de
   return out;
 }
 
-/// The unit roundoff of the coarsest of f16 and bf16 that ops of a function give; 0 where none do.
+/// The larger unit roundoff of the 16-bit types (f16, bf16) that a function's ops compute; 0 if there are none.
 double narrowRoundoff(const Module& module, const std::string& function) {
   double out = 0;
   for (const Op* op : module.func(function)->body.ops)
@@ -51,7 +53,7 @@ double narrowRoundoff(const Module& module, const std::string& function) {
   return out;
 }
 
-/// Parameters as other roundings would have them: each real is changed by up to the unit roundoff.
+/// Parameters with other rounding errors: each real is changed by at most the unit roundoff.
 Result<NamedArrays> roundedOtherwise(const Module& module, const NamedArrays& params, double roundoff,
                                      uint64_t seed) {
   NamedArrays out = params;
@@ -64,9 +66,9 @@ Result<NamedArrays> roundedOtherwise(const Module& module, const NamedArrays& pa
   return out;
 }
 
-/// From so many elements on, the largest error of one run is a fair estimate.
+/// With at least this many elements, the largest error of one run is a fair estimate.
 constexpr int64_t kFewElements = 16;
-/// Runs with parameters that are rounded otherwise.
+/// The number of additional runs with perturbed parameters.
 constexpr uint64_t kOtherRuns = 3;
 
 Result<void> compareStorage(const Module& module, Executor& executor, const Oracle& wide, const Oracle& exact,
@@ -102,14 +104,14 @@ Result<std::vector<ResultCheck>> compareFunction(const Module& source, const Mod
   TG_TRY(const uint32_t subgroup, subgroupWidth(spirv, device->info()));
   TG_TRY(std::unique_ptr<Executor> executor, Executor::create(spirv, std::move(device)));
   for (const auto& [name, value] : params) TG_CHECK(executor->setStorage(name, value));
-  // First the interpreter: what it refuses, such as an access outside of memory, a driver may not survive.
+  // Run the interpreter first: it rejects errors, such as accesses outside of memory, that could crash a driver.
   TG_TRY(Oracle wide, consult(source, function, params, inputs, InterpMode::wide, subgroup));
   TG_TRY(Oracle exact, consult(spirv, function, params, inputs, InterpMode::exact, subgroup));
   TG_TRY(RunOutputs ran, executor->run(function, inputs, true));
   TG_TRY(NamedArrays grads, executor->paramGrads(function));
   std::vector<ResultCheck> out;
   const double roundoff = narrowRoundoff(source, function);
-  std::vector<Oracle> others;  // made when the first result needs them
+  std::vector<Oracle> others;  // computed when the first result needs them
   const auto compare = [&](const char* kind, const NamedArrays& values, const auto& of) -> Result<void> {
     for (const auto& [name, value] : values) {
       out.push_back(check(kind, name, value, of(wide, name), of(exact, name)));
