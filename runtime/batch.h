@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch sizes chosen at call time: the inputs of arguments with `{batch = AXIS}` tell the size of that axis.
+// Batch sizes chosen at call time: the inputs of arguments with `{batch = AXIS}` determine the size of that axis.
 #pragma once
 
 #include <optional>

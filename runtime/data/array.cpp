@@ -40,7 +40,7 @@ T saturate(double value) {
 
 }  // namespace
 
-/// The bytes of these elements as an array of this shape.
+/// An array of this shape with a copy of these elements.
 template <class T>
 static Result<HostArray> arrayOf(DType dtype, std::span<const T> values, std::span<const int64_t> extents) {
   TG_TRY(Shape shape, checkedShape(extents));
@@ -114,7 +114,7 @@ std::span<const int32_t> HostArray::i32() const {
   return {reinterpret_cast<const int32_t*>(bytes.data()), bytes.size() / sizeof(int32_t)};
 }
 
-/// NaN without its sign, which says nothing and would be printed.
+/// A NaN without its sign, which has no meaning but would be printed.
 static double unsignedNan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }

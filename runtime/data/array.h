@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dense host tensor: what files are read into and what is uploaded to a device.
+// A dense tensor in host memory: the result of reading a file, and the source of an upload to a device.
 #pragma once
 
 #include <cstddef>
@@ -13,30 +13,30 @@
 
 namespace tg {
 
-/// Row-major elements of `dtype`, byteSize(dtype) each: i1 is a 4-byte 0/1, f16 two bytes.
+/// Row-major elements of `dtype`, byteSize(dtype) bytes each: an i1 is a 4-byte 0 or 1, an f16 two bytes.
 struct HostArray {
   DType dtype = DType::f32;
   Shape shape;
   std::vector<std::byte> bytes;
 
-  /// All elements zero. Of a type that no array has, as one with a negative extent, there are no elements, and what
-  /// takes the array says so.
+  /// All elements zero. For an invalid type, such as one with a negative extent, the array has no elements; whoever
+  /// uses the array reports that.
   static HostArray zeros(const Type& type);
   static HostArray zeros(DType dtype, Shape shape) { return zeros(Type::tensor(dtype, shape)); }
 
   /// f32 elements in row-major order, as many as the shape says.
   static Result<HostArray> of(std::span<const float> values, std::span<const int64_t> shape);
   static Result<HostArray> of(std::span<const int32_t> values, std::span<const int64_t> shape);
-  /// A vector's elements along one axis.
+  /// A vector as an array of rank 1.
   static HostArray of(const std::vector<float>& values);
   static HostArray of(const std::vector<int32_t>& values);
-  /// Rank 0.
+  /// An array of rank 0.
   static HostArray of(float value);
   static HostArray of(int32_t value);
 
   Type type() const { return Type::tensor(dtype, shape); }
   int64_t elements() const { return shape.elements(); }
-  /// An error about `what` where `bytes` are not those of the type: not as many, or flags other than 0 and 1.
+  /// An error if `bytes` does not fit the type: another length, or an i1 other than 0 and 1. `what` names the array.
   Result<void> checkBytes(std::string_view what) const;
 
   /// The elements in place; the dtype must be f32.
@@ -53,12 +53,13 @@ struct HostArray {
   void set(int64_t index, double value);
 };
 
-/// An error about `what` where bytes of `type`, from its element `first` on, hold a flag (i1) other than 0 and 1.
+/// An error if bytes of `type`, which begin at element `first`, contain an i1 other than 0 and 1. `what` names the
+/// array.
 Result<void> checkFlags(std::string_view what, const Type& type, std::span<const std::byte> bytes,
                         int64_t first = 0);
 
-/// The shape of extents that come from outside: an error for more than kMaxRank dimensions, a
-/// negative extent, or 2^48 elements and more.
+/// Checks extents from outside the program and makes a shape of them. Errors: more than kMaxRank dimensions, a negative
+/// extent, 2^48 elements or more.
 Result<Shape> checkedShape(std::span<const int64_t> dims);
 
 }  // namespace tg

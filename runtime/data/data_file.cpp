@@ -29,7 +29,7 @@ Result<std::shared_ptr<const DataFile>> DataFile::open(const std::string& path) 
   };
   file->descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file->descriptor_ < 0) return failed("open");
-  // The size of what was opened, should the name mean another file by now.
+  // The size of the open file, as the name may refer to another file by now.
   if (::fstat(file->descriptor_, &status) != 0) return failed("read");
   file->size_ = static_cast<size_t>(status.st_size);
   return std::shared_ptr<const DataFile>(std::move(file));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that is read where it is asked for, so that it may be larger than memory.
+// A file that is read on demand, and may be larger than memory.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,24 @@
 
 namespace tg {
 
-/// A regular file, open as long as this lives, or the bytes of a pipe, read at once. Nothing is mapped: a
-/// mapped page of a file that is cut off meanwhile ends the process where it is touched; a read is an error.
+/// A regular file, kept open for the lifetime of this object, or the contents of a pipe, read at once. The file is not
+/// mapped: if it is truncated, access to a mapped page would crash the process, while a read returns an error.
 class DataFile {
  public:
-  /// Errors name the file and the system's reason; a directory and a device are errors.
+  /// Errors name the file and the system's reason. Directories and devices are errors.
   static Result<std::shared_ptr<const DataFile>> open(const std::string& path);
   DataFile(const DataFile&) = delete;
   DataFile& operator=(const DataFile&) = delete;
   ~DataFile();
 
   const std::string& path() const { return path_; }
-  /// Bytes, when it was opened.
+  /// The size in bytes when the file was opened.
   size_t size() const { return size_; }
-  /// Copies the bytes from `offset` on, which must be inside. An error where the file was cut off meanwhile.
+  /// Copies the bytes from `offset` on, which must lie inside the file. An error if the file was truncated meanwhile.
   Result<void> read(size_t offset, std::span<std::byte> to) const;
-  /// The first `most` bytes, or all where there are fewer.
+  /// The first `most` bytes, or the whole file if it is shorter.
   Result<std::vector<std::byte>> beginning(size_t most) const;
-  /// An error when the file no longer has the size it was opened with.
+  /// An error if the size of the file has changed since it was opened.
   Result<void> checkSize() const;
 
  private:
@@ -38,13 +38,13 @@ class DataFile {
   std::string path_;
   int descriptor_ = -1;
   size_t size_ = 0;
-  std::vector<std::byte> held_;  ///< of a pipe
+  std::vector<std::byte> held_;  ///< the contents of a pipe
 };
 
-/// Reads bytes from a place on.
+/// Reads bytes from an offset on.
 using ReadBytes = std::function<Result<void>(size_t offset, std::span<std::byte> to)>;
 
-/// `use`s the bytes first … first + size - 1 piece after piece; `at` is where a piece begins.
+/// Calls `use` for the bytes first … first + size - 1, piece by piece; `at` is the offset of a piece.
 Result<void> inPieces(const ReadBytes& read, size_t first, size_t size,
                       const std::function<Result<void>(std::span<const std::byte> piece, size_t at)>& use);
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops without branches and calls, which compilers turn into vector code; the build compiles this file with the
-// flags that they need for it.
+// Loops without branches and calls, which compilers vectorize. The build compiles this file with the flags that this
+// needs.
 #include "runtime/data/draws.h"
 
 #include <bit>
 #include <cmath>
 #include <numbers>
 
-// One copy of a loop for each width of vectors, chosen when the program is loaded.
+// Compiles a loop once for each vector width. The loader chooses one when the program starts.
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define TG_VECTOR_WIDTHS __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -29,12 +29,13 @@ void drawWords(const DrawKey& key, uint64_t element, DrawnWords& out) {
   }
 }
 
-// log of u = m / 2^24 by m = f * 2^e with f around 1, and log f = 2 atanh((f - 1) / (f + 1)). cos of a turn's part t
-// by -cos(2 pi t) = sin(2 pi (1/4 - |t - 1/2|)) with the signs turned. Both series end where a term is below 2^-46.
+// log u, for u = m / 2^24: write m = f * 2^e with f near 1, and use log f = 2 atanh((f - 1) / (f + 1)). The cosine at a
+// fraction t of a turn: -cos(2 pi t) = sin(2 pi (1/4 - |t - 1/2|)), with both signs changed. Both series end where the
+// terms are below 2^-46.
 TG_VECTOR_WIDTHS
 void boundNormals(const DrawnWords& words, double deviation, double spread, NormalBounds& out) {
-  constexpr uint64_t kSqrtHalf = 0x3FE6A09E667F3BCD;  // as bits
-  constexpr double kBias = 0x1p52;                    // whose last bits are a small integer's
+  constexpr uint64_t kSqrtHalf = 0x3FE6A09E667F3BCD;  // bits of sqrt(1/2)
+  constexpr double kBias = 0x1p52;                    // its last bits hold a small integer
   for (int i = 0; i < kDrawBlock; ++i) {
     const double m = static_cast<double>(static_cast<int32_t>(words.first[i] >> 8)) + 1.0;
     const auto bits = std::bit_cast<uint64_t>(m);
@@ -49,7 +50,7 @@ void boundNormals(const DrawnWords& words, double deviation, double spread, Norm
 
     const double t = static_cast<double>(static_cast<int32_t>(words.second[i] >> 8)) * 0x1p-24;
     const double y = (std::fabs(t - 0.5) - 0.25) * (2 * std::numbers::pi), q = y * y;
-    double c = 1.0;  // the sine's series, each term the one before times -q / (n (n - 1))
+    double c = 1.0;  // the sine's series: each term is the one before times -q / (n (n - 1))
     for (const double n : {19.0, 17.0, 15.0, 13.0, 11.0, 9.0, 7.0, 5.0, 3.0})
       c = 1.0 - c * q * (1 / (n * (n - 1)));
     const double value = radius * (y * c), away = radius * spread;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many random numbers at once, with the bits that one at a time has.
+// Draws many random numbers at once, bit for bit equal to drawing them one at a time.
 #pragma once
 
 #include <array>
@@ -9,21 +9,22 @@
 
 namespace tg {
 
-/// What all elements of a tensor have in common: element i draws from philox({lo i, hi i, high}, key).
+/// What the draws of all elements of a tensor share: element i draws philox({lo i, hi i, high}, key).
 struct DrawKey {
   PhiloxKey key{};
   std::array<uint32_t, 2> high{};
 };
 
 constexpr int kDrawBlock = 512;
-/// The first two words of consecutive elements.
+/// The first two random words of kDrawBlock consecutive elements.
 struct DrawnWords {
   std::array<uint32_t, kDrawBlock> first, second;
 };
 void drawWords(const DrawKey& key, uint64_t element, DrawnWords& out);
 
-/// Two floats around deviation * philoxNormal(first, second) of each element: the exact product and its rounding
-/// by libm lie between them. `spread` is how far apart they are, as a part of the normal's radius; at least 2^-44.
+/// Lower and upper bounds of deviation * philoxNormal(first, second) for each element: the exact product and its
+/// rounding by libm lie between them. `spread` is the distance of each bound from the computed value, relative to the
+/// normal's radius; at least 2^-44.
 struct NormalBounds {
   std::array<float, kDrawBlock> low, high;
 };

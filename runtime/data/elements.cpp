@@ -13,7 +13,7 @@ namespace tg {
 
 namespace {
 
-/// Whether a value is kept by the type that it was converted to: a real may be rounded, not become infinite.
+/// Whether a conversion kept the value: a real may be rounded, but must not become infinite.
 template <class From, class To>
 bool keeps(From from, To to) {
   if constexpr (std::is_floating_point_v<From>)
@@ -27,7 +27,7 @@ Error misfit(int64_t index, From value, DType dtype) {
   return fail(fmt::format("element {} is {}, which does not fit {}", index, value, name(dtype)));
 }
 
-/// Converts each stored `From` by `convert` into a `To` of `array`.
+/// Applies `convert` to each stored `From` and writes the `To` to `array`.
 template <class From, class To, class Convert>
 void convertAll(std::span<const std::byte> raw, HostArray& array, Convert convert) {
   const size_t count = raw.size() / sizeof(From);
@@ -39,7 +39,7 @@ void convertAll(std::span<const std::byte> raw, HostArray& array, Convert conver
   }
 }
 
-/// The same by a cast, where an element that is not kept is an error that numbers it from `first` on.
+/// The same with a cast. A value that changes is an error, which numbers the elements from `first` on.
 template <class From, class To>
 Result<HostArray> castAll(DType dtype, const Shape& shape, std::span<const std::byte> raw, int64_t first) {
   HostArray array = HostArray::zeros(dtype, shape);

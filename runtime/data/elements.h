@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements as files spell them, converted to and from the types of the runtime.
+// Conversion of elements between the types of files and those of the runtime.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct FileTypeInfo {
   FileType type;
   std::string_view name;
   int64_t bytes;
-  DType host;  ///< what `fromFileElements` gives
+  DType host;  ///< the type that `fromFileElements` gives
   std::string_view safetensors, npy;
 };
 
@@ -39,30 +39,29 @@ inline constexpr FileTypeInfo kFileTypes[] = {
 
 constexpr const FileTypeInfo& info(FileType type) { return kFileTypes[static_cast<int>(type)]; }
 
-/// `u8`; boolean is `i1`.
+/// The name, such as `u8`; boolean is `i1`.
 constexpr std::string_view name(FileType type) { return info(type).name; }
-/// The type of that name.
+/// The type with this name.
 std::optional<FileType> fileTypeNamed(std::string_view name);
-/// The type `fromFileElements` gives.
+/// The type that `fromFileElements` gives.
 constexpr DType hostType(FileType type) { return info(type).host; }
 /// Bytes of one element.
 constexpr int64_t byteSize(FileType type) { return info(type).bytes; }
 
-/// How an f64 that is too large for f32 is read: as an error, or rounded to infinity.
+/// What to do with an f64 that is too large for f32: report an error, or round it to infinity.
 enum class Beyond : uint8_t { error, infinite };
 
-/// The array of dense row-major elements. f64, f16 and bf16 become f32 (f64 rounded); i64, u64 and
-/// the narrow integers become i32; boolean becomes i1. A 64-bit integer that does not fit is an
-/// error, as is a boolean byte above 1 or a byte count that does not match the shape. Errors number the elements
-/// from `first` on.
+/// The array with these dense row-major elements. f64, f16 and bf16 become f32 (f64 is rounded); i64, u64 and the
+/// narrow integers become i32; boolean becomes i1. Errors: a 64-bit integer that does not fit, a boolean byte above 1,
+/// a byte count that does not match the shape. Errors number the elements from `first` on.
 Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<const std::byte> raw,
                                    int64_t first = 0, Beyond beyond = Beyond::error);
 
-/// The array with every element rounded to `dtype`, or why one cannot be: reals become reals, and
-/// finite ones must stay finite; integers keep their values. Errors number the elements from `first` on.
+/// The array with every element rounded to `dtype`. Reals can be converted to reals, and finite ones must stay finite;
+/// integers must keep their values. Otherwise an error, which numbers the elements from `first` on.
 Result<HostArray> convertedTo(const HostArray& array, DType dtype, int64_t first = 0);
 
-/// The type that an array is written as: itself, i1 as boolean.
+/// The type as which an array is written: its own; boolean for i1.
 FileType fileTypeOf(DType dtype);
 /// The elements of `array` as `fileTypeOf(array.dtype)`.
 std::vector<std::byte> toFileElements(const HostArray& array);

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporary = ".tmp.";
 
-/// A descriptor that closes itself.
+/// A file descriptor, closed by the destructor.
 struct Descriptor {
   int value = -1;
   ~Descriptor() {
@@ -33,7 +33,7 @@ struct Descriptor {
 void syncDirectoryOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  // The rename is done already; a file system that cannot sync directories is no failure.
+  // The rename is already done. A file system that cannot sync directories is no failure.
   Descriptor file{::open(directory.c_str(), O_RDONLY | O_CLOEXEC)};
   if (file.value >= 0) ::fsync(file.value);
 }
@@ -48,7 +48,7 @@ Result<void> writeAll(int descriptor, const std::string& path, std::span<const s
   return {};
 }
 
-/// What is at a path instead of a file.
+/// The error that says what is at a path instead of a file.
 Error noFile(const std::string& path, mode_t mode) {
   const char* kind = S_ISDIR(mode)    ? "directory"
                      : S_ISFIFO(mode) ? "pipe"
@@ -57,7 +57,8 @@ Error noFile(const std::string& path, mode_t mode) {
   return fail(fmt::format("{}: expected a file, got a {}", path, kind));
 }
 
-/// Opens what can be read to an end; a device such as /dev/zero has none.
+/// Opens a regular file, or with `pipes` a pipe. Other things are errors: reading a device such as /dev/zero never
+/// ends.
 Result<void> openForReading(const std::string& path, bool pipes, Descriptor& file, struct stat& status) {
   file.value = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | (pipes ? 0 : O_NONBLOCK));
   if (file.value < 0) return systemError(path, "open");
@@ -107,24 +108,24 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
   static std::atomic<unsigned> counter{0};
   AtomicFile file;
   file.path_ = path;
-  // Renaming over a device or a pipe would take it away: those are written as they are.
+  // A rename would replace a device or a pipe by a file, so those are written directly.
   struct stat there {};
   if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
     file.descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (file.descriptor_ < 0) return systemError(path, "write");
     return file;
   }
-  // A link stays a link, /dev/stdout too: its target is what is replaced.
+  // A symbolic link, such as /dev/stdout, stays: its target is replaced.
   std::error_code error;
   if (const fs::path target = fs::canonical(path, error); !error && fs::is_symlink(path, error))
     file.path_ = target.string();
   do {
-    // Processes of two containers have the same number, so the name of one that was killed may be there.
+    // Processes in two containers may have the same number, so a killed process may have left a file of this name.
     file.temporary_ = fmt::format("{}{}{}.{}", file.path_, kTemporary, ::getpid(), counter++);
     file.descriptor_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (file.descriptor_ < 0 && errno == EEXIST);
   if (file.descriptor_ < 0) return systemError(path, "write");
-  ::flock(file.descriptor_, LOCK_EX | LOCK_NB);  // tells others that the file is being written
+  ::flock(file.descriptor_, LOCK_EX | LOCK_NB);  // marks the file as in use for removeStaleFiles
   return file;
 }
 
@@ -210,7 +211,7 @@ Result<void> NewFile::write(std::span<const std::byte> bytes) {
 
 Result<FileDigest> NewFile::finish() {
   if (::fsync(descriptor_) != 0) return systemError(path_, "write");
-  // Some network file systems report a full disk here.
+  // Some network file systems report a full disk only at close.
   if (::close(std::exchange(descriptor_, -1)) != 0) return systemError(path_, "write");
   return hash_->digest();
 }

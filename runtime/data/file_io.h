@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole-file reading, and writing that leaves either the old file or the new one, never a part.
+// Reads whole files, and writes files atomically: a reader sees the old contents or the new, never a part.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +13,19 @@
 
 namespace tg {
 
-/// `path: cannot write: ` and what errno stands for.
+/// The error `path: cannot write: ` (with `doing` as the verb), followed by the text of errno.
 Error systemError(const std::string& path, const char* doing);
 
-/// An error where something is at a path that is no regular file: a folder, a pipe, a socket, a device.
+/// An error if something other than a regular file is at this path: a folder, a pipe, a socket, a device.
 Result<void> expectFile(const std::string& path);
 
 /// All bytes of a regular file. Errors name the file and the system's reason.
 Result<std::vector<std::byte>> readFile(const std::string& path);
-/// The same of what a user names, which may be a pipe; it is waited for.
+/// The same for a path from the user, which may also be a pipe; waits for its end.
 Result<std::vector<std::byte>> readFileOrPipe(const std::string& path);
 
-/// A file that appears under its name at `commit` only. Until then its bytes are in a temporary
-/// file in the same directory, which the destructor removes.
+/// A file that gets its name only at `commit`. Until then its bytes are in a temporary file in the same directory,
+/// which the destructor removes.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path);
@@ -34,7 +34,7 @@ class AtomicFile {
   ~AtomicFile();
 
   Result<void> write(std::span<const std::byte> bytes);
-  /// Syncs, then renames over the final name.
+  /// Syncs the file and renames it to its final name.
   Result<void> commit();
 
  private:
@@ -43,17 +43,17 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// What a file holds, in short.
+/// A checksum of a file.
 struct FileDigest {
   uint64_t xxh3 = 0;   ///< XXH3-64 of the bytes
-  uint64_t bytes = 0;  ///< how many
+  uint64_t bytes = 0;  ///< its size
   bool operator==(const FileDigest&) const = default;
 };
 /// Reads a regular file once, a megabyte at a time. Errors name the file and the system's reason.
 Result<FileDigest> digestFile(const std::string& path);
 
-/// A file under its own name from the start, for a folder that nobody reads before it is complete. Nothing
-/// removes it when a write fails: that is up to whoever owns the folder.
+/// A new file under its own name, for a folder that nobody reads before it is complete. If a write fails, the owner of
+/// the folder must remove the file.
 class NewFile {
  public:
   /// The file must not exist.
@@ -63,7 +63,7 @@ class NewFile {
   ~NewFile();
 
   Result<void> write(std::span<const std::byte> bytes);
-  /// Syncs and closes; the digest is of the bytes as given, not as read back.
+  /// Syncs and closes the file. The digest is that of the bytes written, which are not read back.
   Result<FileDigest> finish();
 
  private:
@@ -74,14 +74,14 @@ class NewFile {
   int descriptor_ = -1;
 };
 
-/// Moves a file that is there aside, to NAME.old, NAME.old.2 and so on; its new path, "" when none was there.
+/// Renames an existing file to NAME.old, NAME.old.2 and so on. Returns its new path, or "" if there was no file.
 Result<std::string> setAside(const std::string& path);
 
-/// Removes the temporary files in `folder` that processes of AtomicFile left when they were killed.
+/// Removes the temporary files in `folder` that killed processes left behind.
 void removeStaleFiles(const std::string& folder);
 
-/// Makes renames and new names in a folder last through a loss of power. A file system that cannot sync
-/// folders is no error; a failing disk is.
+/// Makes renames and new names in a folder survive a power failure. A file system that cannot sync folders is no error;
+/// a disk failure is.
 Result<void> syncFolder(const std::string& path);
 
 /// Writes `bytes` as the file `path`, atomically.

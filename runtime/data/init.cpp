@@ -19,10 +19,10 @@ namespace tg {
 
 namespace {
 
-/// Of randn without a number, and of a parameter without an init.
+/// For randn without an argument, and for a parameter without init.
 constexpr double kRandnDeviation = 0.02;
 
-/// Enough for a thread to be worth its while.
+/// The fewest elements for which a thread is worth starting.
 constexpr size_t kElementsOfAJob = size_t{1} << 16;
 
 struct Fans {
@@ -85,7 +85,7 @@ void InitialValue::fill(int64_t first, std::span<std::byte> out) const {
   });
 }
 
-/// Stores a float or what it is as a half.
+/// Stores a value rounded to f32, or to a 16-bit type.
 static void store(DType dtype, std::byte* at, double value) {
   if (isNarrow(dtype)) {
     const uint16_t bits = narrowBits(dtype, value);
@@ -104,7 +104,8 @@ void InitialValue::fillPart(int64_t first, std::span<std::byte> out) const {
     for (size_t at = 0; at < out.size(); at += element) std::memcpy(&out[at], one.bytes.data(), element);
     return;
   }
-  // Halves are rounded from exact values too, so what lies around them is wider than what a float can tell.
+  // 16-bit values are rounded from the exact value too. Their bounds are floats, so these must lie further apart than
+  // the rounding error of a float to enclose it.
   const bool narrow = isNarrow(dtype_);
   const double spread = narrow ? 0x1p-20 : 0x1p-44;
   DrawnWords words;
@@ -121,7 +122,7 @@ void InitialValue::fillPart(int64_t first, std::span<std::byte> out) const {
     boundNormals(words, range_, spread, bounds);
     if (!narrow) std::memcpy(at, bounds.low.data(), count * element);
     for (size_t i = 0; i < count; ++i) {
-      // Where both bounds are rounded to the same bits, what lies between them is too.
+      // If both bounds round to the same bits, so does every value between them.
       if (narrow && narrowBits(dtype_, bounds.low[i]) == narrowBits(dtype_, bounds.high[i]))
         store(dtype_, at + i * element, bounds.low[i]);
       else if (std::bit_cast<uint32_t>(bounds.low[i]) != std::bit_cast<uint32_t>(bounds.high[i]))

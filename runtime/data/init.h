@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// First values of parameters.
+// Initial values of parameters.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@
 
 namespace tg {
 
-/// What a parameter starts from, a pure function of the arguments: it does not depend on other parameters, on
-/// the order of calls, or on the pieces it is made in. Kinds, with their arguments:
+/// The initial value of a parameter. It is a pure function of the arguments and does not depend on other parameters, on
+/// the order of calls, or on the pieces in which it is computed. Kinds, with their arguments:
 ///   zeros, ones, constant(value), uniform(lo, hi),
 ///   randn(std = 0.02), kaiming(gain = sqrt 2), xavier(gain = 1).
-/// The last three are normal: std, gain / sqrt(fan_in), gain * sqrt(2 / (fan_in + fan_out)). For
-/// [in, out] fan_in is the product of all extents but the last and fan_out the last; for a
-/// convolution's [O, I/g, kh, kw] they are I/g*kh*kw and O*kh*kw. kaiming and xavier need rank 2
-/// and more. Random kinds need a float type. Errors name the parameter.
+/// The last three are normal, with the standard deviations std, gain / sqrt(fan_in) and gain * sqrt(2 / (fan_in +
+/// fan_out)). For [in, out], fan_in is the product of all extents but the last, and fan_out is the last; for a
+/// convolution's [O, I/g, kh, kw] they are I/g*kh*kw and O*kh*kw. kaiming and xavier need rank 2 or more. Random kinds
+/// need a float type. Errors name the parameter.
 /// Element i takes philox({lo i, hi i, hi h, hi seed}, {lo seed, lo h}) with h = XXH3-64 of the name,
 /// where lo and hi are the 32-bit halves: a uniform of the first word, a normal of the first two.
 class InitialValue {
  public:
   static Result<InitialValue> of(std::string_view name, const Type& type, std::string_view kind,
                                  std::span<const double> args, uint64_t seed);
-  /// Elements from `first` on, as many as there are bytes for, made on all cores.
+  /// Computes the elements from `first` on, as many as `out` has room for, on all cores.
   void fill(int64_t first, std::span<std::byte> out) const;
   /// Whether all bytes are zero.
   bool isZero() const { return draw_ == InitKind::Draw::fill && low_ == 0; }
@@ -44,7 +44,7 @@ class InitialValue {
   DrawKey key_;
 };
 
-/// What a param or state of a module starts from: drawn or filled piece by piece, or elements that the text gives.
+/// The initial value of a param or state: drawn or filled piece by piece, or elements given in the text.
 class FirstValue {
  public:
   static Result<FirstValue> of(const Item& item, uint64_t seed);
@@ -56,7 +56,7 @@ class FirstValue {
   std::optional<HostArray> given_;
 };
 
-/// The whole of an InitialValue.
+/// All elements of an InitialValue.
 Result<HostArray> initialValue(std::string_view name, const Type& type, std::string_view kind,
                                std::span<const double> args, uint64_t seed);
 

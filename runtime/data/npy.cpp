@@ -23,7 +23,7 @@ struct NpyHeader {
   std::vector<int64_t> dims;
 };
 
-/// Reads the Python dictionary literal of a header; each step is false at anything unexpected.
+/// Parses the Python dictionary literal of a header. Each step returns false if it meets anything unexpected.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : text_(text) {}
@@ -106,7 +106,7 @@ std::optional<FileType> fileTypeOf(std::string_view descr) {
   if (descr.size() != 3) return std::nullopt;
   for (const FileTypeInfo& row : kFileTypes) {
     if (descr.substr(1) != row.npy) continue;
-    // Only single bytes and void, which bf16 is to NumPy, have no byte order.
+    // Only single bytes and void (the type of bf16 in NumPy) have no byte order.
     const bool ordered = descr[0] == '<' || descr[0] == '=';
     if (ordered || (descr[0] == '|' && (row.bytes == 1 || row.npy[0] == 'V'))) return row.type;
   }
@@ -186,7 +186,7 @@ Result<HostArray> readNpy(const std::string& path) {
 
 std::vector<std::byte> formatNpy(const HostArray& array) {
   const FileType type = tg::fileTypeOf(array.dtype);
-  // A tuple of one ends in a comma; longer ones are written as NumPy writes them.
+  // A tuple of one element ends in a comma; longer ones are written as NumPy writes them.
   const std::string dims =
       fmt::format("{}{}", fmt::join(array.shape, ", "), array.shape.rank() == 1 ? "," : "");
   std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",

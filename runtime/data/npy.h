@@ -14,39 +14,39 @@
 
 namespace tg {
 
-/// Reads dtypes f4 f8 f2 (as f32), i1 i2 i4 i8 u1 u2 u8 (as i32, 64-bit ones only if they fit),
-/// u4 (as u32) and b1 (as i1). Big-endian, structured and Fortran-ordered arrays are refused. Every
-/// error names the file and what was expected.
+/// Reads a .npy file. Dtypes f4, f8 and f2 become f32; i1, i2, i4, i8, u1, u2 and u8 become i32 (64-bit values only if
+/// they fit); u4 becomes u32, b1 i1. Big-endian, structured and Fortran-ordered arrays are errors. Every error names
+/// the file and what was expected.
 Result<HostArray> readNpy(const std::string& path);
-/// The same of bytes in memory; `where` names them in errors.
+/// The same for bytes in memory; `where` names them in errors.
 Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view where);
 
-/// Where an array's elements are among a file's bytes, and what they are.
+/// The position of an array's elements in a file, and their type and shape.
 struct NpyLayout {
   FileType type;
   Shape shape;
   size_t start;  ///< the elements take all bytes from here on
 };
-/// So many bytes tell how long a header is.
+/// The number of bytes that are enough to know the length of a header.
 constexpr size_t kNpyStart = 12;
-/// Where the header ends whose first kNpyStart bytes, or all there are, these are; kNpyStart for another
-/// format.
+/// The end of the header, given the first kNpyStart bytes of a file (or all of a shorter one). kNpyStart if this is
+/// another format.
 size_t npyHeaderEnd(std::span<const std::byte> first);
-/// Of an array of `size` bytes whose first ones are these, the header whole; the elements are as many bytes
-/// as it says.
+/// The layout of an array file of `size` bytes, whose first bytes, with the whole header, are given. An error unless
+/// the elements take as many bytes as the header says.
 Result<NpyLayout> parseNpyLayout(std::span<const std::byte> first, size_t size, std::string_view where);
 
-/// Version 1 bytes: f32 as f4, f16 as f2, i32 as i4, u32 as u4, i1 as b1.
+/// The bytes of a version 1 file: f32 as f4, f16 as f2, i32 as i4, u32 as u4, i1 as b1.
 std::vector<std::byte> formatNpy(const HostArray& array);
 /// Writes the file atomically.
 Result<void> writeNpy(const std::string& path, const HostArray& array);
 
-/// The array named `key` (or `key.npy`) of an archive with stored or deflated members. An empty key
-/// is the only member; a wrong key is an error that lists those there are.
+/// The array `key` (or `key.npy`) of an archive with stored or deflated members. An empty key means the only member.
+/// The error for an unknown key lists the existing ones.
 Result<HostArray> readNpz(const std::string& path, std::string_view key);
 /// The same member's .npy bytes.
 Result<std::vector<std::byte>> readNpzMember(const std::string& path, std::string_view key);
-/// The array names in the archive's order, without `.npy`.
+/// The names of the arrays in the archive's order, without `.npy`.
 Result<std::vector<std::string>> npzKeys(const std::string& path);
 
 }  // namespace tg

@@ -110,7 +110,7 @@ Result<std::vector<std::byte>> unpack(Bytes file, const ZipMember& member, const
     if (member.size != member.packedSize) return broken;
     bytes.assign(packed.begin(), packed.end());
   } else {
-    // Deflate expands at most 1032 times, so a larger claim is false and costs no memory.
+    // Deflate expands at most 1032 times, so a larger claim must be false; no memory is allocated for it.
     if (member.size / 1032 > packed.size() + 1) return broken;
     bytes.resize(member.size);
     if (!inflateInto(packed, bytes)) return broken;
@@ -132,7 +132,7 @@ Result<std::vector<std::string>> npzKeys(const std::string& path) {
 
 namespace {
 
-/// A member's bytes, and its name in errors.
+/// A member's bytes, and its name for errors.
 struct Unpacked {
   std::string where;
   std::vector<std::byte> bytes;

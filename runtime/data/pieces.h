@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors that are read and written piece by piece, so that nobody holds the whole of a large one.
+// Reads and writes tensors piece by piece, so that a large tensor is never whole in host memory.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 
 namespace tg {
 
-/// Bytes of a piece, where a row is not longer.
+/// The size of a piece in bytes, unless a single row is longer.
 constexpr int64_t kPieceBytes = int64_t(16) << 20;
 
-/// Elements in one piece of a tensor: whole rows of its last axis, at least one; any number where there is one
-/// axis.
+/// The number of elements in one piece of a tensor: whole rows along its last axis, at least one; any number if there
+/// is only one axis.
 int64_t pieceElements(const Type& type);
 
-/// Calls `each(first, count)`, which gives Result<void>, for the pieces of a tensor in order.
+/// Calls `each(first, count)`, which returns Result<void>, for each piece of a tensor in order.
 template <class Each>
 Result<void> eachPiece(const Type& type, Each each) {
   const int64_t all = type.elements(), piece = pieceElements(type);
@@ -32,12 +32,12 @@ Result<void> eachPiece(const Type& type, Each each) {
   return {};
 }
 
-/// Tensors that can be read by pieces: arrays, or what a device holds.
+/// Tensors that can be read in pieces: arrays in memory, or the contents of a device.
 struct TensorSource {
   std::vector<std::pair<std::string, Type>> tensors;
-  /// Reads elements of a tensor, by number, from `first` on into as many bytes as there are.
+  /// Fills `out` with elements of a tensor (given by its index) from `first` on.
   std::function<Result<void>(size_t tensor, int64_t first, std::span<std::byte> out)> read;
-  /// The same; an error where `read` is empty.
+  /// The same; an error if `read` is empty.
   Result<void> piece(size_t tensor, int64_t first, std::span<std::byte> out) const;
 };
 /// `arrays` must outlive it.
@@ -46,10 +46,10 @@ TensorSource sourceOf(const std::vector<std::pair<std::string, HostArray>>& arra
 /// The tensors of a source whose names `takes` accepts.
 TensorSource someOf(const TensorSource& source, const std::function<bool(const std::string& name)>& takes);
 
-/// All of them as arrays.
+/// Reads all tensors of a source into arrays.
 Result<std::vector<std::pair<std::string, HostArray>>> readAll(const TensorSource& source);
 
-/// Calls `use` for each piece of each tensor, in order; its first error ends the work.
+/// Receives each piece of each tensor, in order; its first error ends the work.
 using UsePiece = std::function<Result<void>(size_t tensor, int64_t first, std::span<const std::byte> piece)>;
 Result<void> eachPieceOf(const TensorSource& source, const UsePiece& use);
 

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A header this long belongs to no real file; the bound keeps a hostile one from filling memory.
+/// The longest header allowed, far more than real files have. It keeps a malicious file from filling memory.
 constexpr uint64_t kMaxHeader = 32u << 20;
 constexpr const char* kMetadata = "__metadata__";
 
@@ -34,13 +34,13 @@ Error broken(std::string_view where, std::string what) {
 }
 
 Result<json> parseHeader(std::string_view text, std::string_view where) {
-  // A name that appears twice keeps one entry only in the object, so the keys are counted.
+  // The JSON object keeps only one entry for a repeated name, so the keys are counted.
   size_t keys = 0;
   int deepest = 0;
   const auto watch = [&](int depth, json::parse_event_t event, json&) {
     keys += event == json::parse_event_t::key && depth == 1;
     deepest = std::max(deepest, depth);
-    // What lies deeper than {name: {field: [value]}} is dropped here and refused below.
+    // What is nested deeper than {name: {field: [value]}} is dropped here and rejected below.
     return depth <= 3;
   };
   json header = json::parse(text, watch, /*allow_exceptions=*/false);
@@ -92,7 +92,7 @@ Result<void> readMetadata(const json& fields, std::map<std::string, std::string>
   return {};
 }
 
-/// The entries in the order of their bytes, which must follow each other without holes.
+/// Sorts the entries by offset. An error unless they follow each other without gaps.
 Result<void> checkLayout(std::vector<Entry>& entries, uint64_t dataSize, std::string_view where) {
   std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -158,7 +158,7 @@ Result<void> writeBytes(const std::string& header, const TensorSource& source, c
   return eachPieceOf(source, [&](size_t tensor, int64_t, std::span<const std::byte> piece) {
     const DType dtype = source.tensors[tensor].second.dtype;
     if (dtype != DType::i1) return sink(piece);
-    // All but flags stand in the file as they do in memory.
+    // All elements but booleans have the same bytes in the file and in memory.
     const Shape shape{static_cast<int64_t>(piece.size()) / byteSize(dtype)};
     return sink(toFileElements(HostArray{dtype, shape, {piece.begin(), piece.end()}}));
   });
@@ -193,7 +193,7 @@ Result<void> writeSafetensors(const std::string& path, const Safetensors& conten
 
 namespace {
 
-/// Tensors whose bytes `read` gives, from a file of so many bytes.
+/// Opens a file of `fileSize` bytes, which `read` reads.
 Result<SafetensorsFile> openContent(size_t fileSize, const ReadBytes& read, std::string where,
                                     Halves halves) {
   uint64_t size = 0;
@@ -231,7 +231,7 @@ Result<SafetensorsFile> openContent(size_t fileSize, const ReadBytes& read, std:
     const Entry& entry = entries[tensor];
     const DType dtype = types[tensor].second.dtype;
     const size_t at = data + entry.begin + static_cast<size_t>(first * byteSize(entry.type));
-    // Most elements stand in the file as in memory.
+    // Most elements have the same bytes in the file and in memory.
     if (dtypeNamed(name(entry.type)) == dtype && dtype != DType::i1) return read(at, out);
     const int64_t count = static_cast<int64_t>(out.size()) / byteSize(dtype);
     std::vector<std::byte> raw(static_cast<size_t>(count * byteSize(entry.type)));

@@ -14,9 +14,9 @@ namespace tg {
 
 namespace {
 
-/// Keeps the draws apart from those of other uses of the same seed.
+/// Keeps these draws independent of other draws with the same seed.
 constexpr uint32_t kRandStream = 0x72616e64;
-/// Integers without a bound stay small enough to be ids of most tables.
+/// Default bound of random integers: small, so that they are valid ids of most tables.
 constexpr int32_t kDefaultBelow = 10;
 
 std::string_view trimmed(std::string_view text) {
@@ -40,7 +40,7 @@ std::optional<double> parseValue(std::string_view text) {
   return parseNumber<double>(text);
 }
 
-/// Takes `64x784x` from the front. With `open` the first extent may be '?'.
+/// Parses extents such as `64x784x` at the front. With `open`, the first extent may be '?'.
 Result<Shape> takeShape(std::string_view& rest, bool open) {
   const std::string_view text = rest;
   std::vector<int64_t> dims;
@@ -60,7 +60,7 @@ Result<Shape> takeShape(std::string_view& rest, bool open) {
   return shape;
 }
 
-/// `64x784xf32`, `f32`.
+/// Parses a type such as `64x784xf32` or `f32`.
 Result<Type> parseType(std::string_view text) {
   std::string_view rest = trimmed(text);
   TG_TRY(const Shape shape, takeShape(rest, false));
@@ -68,7 +68,7 @@ Result<Type> parseType(std::string_view text) {
   return fail(fmt::format("expected a type such as 64x784xf32, with {}, got '{}'", dtypeNames(), text));
 }
 
-/// `?x784xu8`: the element types of files.
+/// Parses a type such as `?x784xu8`, with the element types of files.
 Result<void> parseRawType(std::string_view text, InputSpec& spec) {
   std::string_view rest = trimmed(text);
   TG_TRY(spec.fileShape, takeShape(rest, true));
@@ -82,7 +82,7 @@ Result<void> parseRawType(std::string_view text, InputSpec& spec) {
   return {};
 }
 
-/// Calls `take` with each part between commas; false as soon as it is.
+/// Calls `take` for each part between commas; returns false as soon as `take` does.
 template <class Take>
 bool forEachPart(std::string_view text, Take take) {
   if (trimmed(text).empty()) return true;
@@ -94,13 +94,13 @@ bool forEachPart(std::string_view text, Take take) {
   }
 }
 
-/// IDX files are known by the `idx` in their names: train-images-idx3-ubyte, t10k-labels.idx1.gz.
+/// Whether a file is IDX, which is known by `idx` in its name: train-images-idx3-ubyte, t10k-labels.idx1.gz.
 bool namesIdx(std::string_view path) {
   return path.substr(path.find_last_of('/') + 1).find("idx") != std::string_view::npos;
 }
 
 Result<void> parseFileName(std::string_view path, InputSpec& spec) {
-  // The last `.npz:` ends the path, so that other colons may stand in it.
+  // The last `.npz:` ends the path, so the path may contain other colons.
   const size_t colon = path.rfind(".npz:");
   if (colon != std::string_view::npos || path.ends_with(".npz")) {
     spec.kind = InputSpec::Kind::npz;
@@ -118,8 +118,8 @@ Result<void> parseFileName(std::string_view path, InputSpec& spec) {
   return {};
 }
 
-/// A number after the last slash divides, so a raw file whose name is a number needs an extension.
-/// What is there under the whole path is a file, such as /dev/fd/63, which has none.
+/// Splits off a divisor: a number after the last slash. If the whole path exists, as /dev/fd/63 may, it is a file
+/// without a divisor. A raw file that does not exist yet and has a number as its name needs an extension.
 Result<std::string_view> takeDivisor(std::string_view path, InputSpec& spec) {
   std::error_code error;
   if (std::filesystem::exists(path, error)) return path;
@@ -175,7 +175,7 @@ Result<void> parseList(std::string_view elements, InputSpec& spec) {
   return {};
 }
 
-/// An error where a bracket of `part` is open at its end: what was meant to follow it was taken into `source`.
+/// An error if `part` ends inside an open bracket: what should follow the bracket was taken into `source`.
 Result<void> checkClosed(std::string_view part, std::string_view source) {
   const size_t open = part.find_first_of("([");
   if (open == std::string_view::npos) return {};
@@ -250,14 +250,14 @@ Result<HostArray> fromRand(const InputSpec& spec, const Type& expected) {
   for (int64_t index = 0; index < count; ++index) {
     const auto place = static_cast<uint64_t>(index);
     const auto words = philox({lowWord(place), highWord(place), kRandStream, 0}, key);
-    // The high bits of word * below are even over the range without a division.
+    // The high bits of word * below are evenly distributed over the range, without a division.
     const auto small = static_cast<double>(words[0] * below >> 32);
     array.set(index, normal ? philoxNormal(words[0], words[1]) : small);
   }
   return array;
 }
 
-/// What a file holds, where it fits a type in its own type otherwise: the caller judges the difference.
+/// The contents of a file. If type and shape fit, they are converted; otherwise the caller reports the difference.
 Result<HostArray> loadFile(const InputSpec& spec, const Table& table, const Type& expected) {
   const bool fits = checkElements(spec, table, expected) && table.shape() == expected.shape;
   TG_TRY(HostArray array, table.all());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Input values as the command line spells them.
+// Input values as written on the command line.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 
 namespace tg {
 
-/// Where an input's value comes from.
+/// The source of an input's value.
 struct InputSpec {
   enum class Kind : uint8_t { npy, npz, idx, raw, fill, list, rand };
   Kind kind = Kind::fill;
-  std::optional<Type> type;       ///< as written; a file never has one
-  std::string path, key;          ///< of a file; npz without a key: the archive's only member
+  std::optional<Type> type;       ///< as written; files have none
+  std::string path, key;          ///< of a file; for an npz, an empty key means the archive's only member
   FileType fileType{};            ///< raw
   Shape fileShape;                ///< raw; the first extent may be kDynamic
-  std::optional<double> divisor;  ///< of a file: its numbers divided by this, as f32
+  std::optional<double> divisor;  ///< for a file: numbers are divided by it, and become f32
   std::vector<double> values;     ///< fill: one value; list: the elements in row-major order
   uint64_t seed = 0;              ///< rand
   std::optional<int32_t> below;   ///< rand: integers from 0 to below - 1
@@ -40,32 +40,34 @@ struct InputSpec {
 ///   2x2xf32=[1,2,3,4]   [1,2,3,4]               the elements in row-major order
 ///   4xi32=rand(3,10)   rand(3,10)               integers from 0 to 9, by seed 3
 ///   rand(7)                                     by seed 7: floats normal, integers 0 to 9, i1 0 or 1
-/// A type may be left out; the one expected is used then. A name's leading `%` is dropped.
+/// The type may be omitted, and is then the expected one. A leading `%` of a name is dropped.
 Result<std::pair<std::string, InputSpec>> parseInputSpec(std::string_view text);
 
-/// The file of a source that `isFile`.
+/// Opens the file of a source for which `isFile` holds.
 Result<Table> openTable(const InputSpec& spec);
 
-/// Whether the elements of a file feed an input of `expected`: the same type (narrow and 64-bit integers are
-/// i32, f64 and bf16 are f32, f16 is f32 and f16), or f32 by a divisor. The error names both types.
+/// Whether the elements of a file can be used for an input of `expected`: they have the same type (narrow and 64-bit
+/// integers count as i32, f64 and bf16 as f32, f16 as f32 and f16), or become f32 through a divisor. The error names
+/// both types.
 Result<void> checkElements(const InputSpec& spec, const Table& table, const Type& expected);
-/// Elements taken from a file, as an input's: divided, or of another float type. Asks `checkElements` first.
+/// Converts elements from a file to those of an input: divided, or as another float type. The caller has asked
+/// `checkElements`.
 HostArray asElements(const InputSpec& spec, HostArray array, DType expected);
 
-/// A source whose file is open, if it has one: what is a pipe can be opened once.
+/// A source with its file open, if it has one: a pipe can be opened only once.
 struct OpenInput {
   InputSpec spec;
   std::optional<Table> table = {};
 
-  /// The extents that the source has by itself: those of a file or of a spelled type, or the length of a list. None
-  /// of one value for all elements and of random numbers.
+  /// The shape that the source itself determines: that of a file, of a written type, or of a list. None for a single
+  /// value for all elements, and for random numbers.
   std::optional<Shape> shape() const;
 };
 Result<OpenInput> openInput(InputSpec spec, std::string_view name, std::string_view kind = "input");
 
-/// The value for the input `name` of type `expected`, or for what else `kind` says it is. Another shape or dtype, a
-/// value that the dtype cannot hold, or a list of another length is an error that names it, what it got and what was
-/// expected. Element i of a rand is a pure function of the seed and i.
+/// The value of the input `name` of type `expected`; `kind` is the word for it in errors. Errors say what was given and
+/// what was expected: another shape or dtype, a value that the dtype cannot hold, a list of another length. Element i
+/// of a rand is a pure function of the seed and i.
 Result<HostArray> load(const OpenInput& input, const Type& expected, std::string_view name,
                        std::string_view kind = "input");
 Result<HostArray> load(const InputSpec& spec, const Type& expected, std::string_view name,

@@ -14,7 +14,7 @@ namespace tg {
 
 namespace {
 
-constexpr size_t kPiece = size_t{1} << 30;  // zlib counts in 32 bits
+constexpr size_t kPiece = size_t{1} << 30;  // zlib counts bytes in 32 bits
 constexpr size_t kIdxHeader = 4 + 255 * 4;  // at most
 
 std::optional<FileType> idxType(std::byte code) {
@@ -35,7 +35,7 @@ struct IdxLayout {
   size_t start;  ///< of the elements
 };
 
-/// What the first bytes say of the rest.
+/// Parses the header at the beginning of a file.
 Result<IdxLayout> parseIdxHeader(std::span<const std::byte> bytes, const std::string& path) {
   const bool zeros = bytes.size() >= 4 && bytes[0] == std::byte{0} && bytes[1] == std::byte{0};
   const auto type = zeros ? idxType(bytes[2]) : std::nullopt;
@@ -57,7 +57,7 @@ size_t elementBytes(const IdxLayout& layout) {
   return static_cast<size_t>(layout.shape.elements() * byteSize(layout.type));
 }
 
-/// Of a file of `size` bytes whose first ones are these.
+/// The layout of a file of `size` bytes that begins with `bytes`. An error if the size does not fit the header.
 Result<IdxLayout> parseIdx(std::span<const std::byte> bytes, size_t size, const std::string& path) {
   TG_TRY(const IdxLayout layout, parseIdxHeader(bytes, path));
   const size_t expected = elementBytes(layout);
@@ -80,14 +80,14 @@ bool isGzip(std::span<const std::byte> bytes) {
 Result<std::vector<std::byte>> gunzip(std::span<const std::byte> packed, std::string_view where, size_t most,
                                       bool cuts) {
   z_stream stream{};
-  // 16 more: a gzip header and its checksum.
+  // Adding 16 makes zlib expect a gzip header and checksum.
   if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK) return fail(fmt::format("{}: cannot unpack", where));
   std::vector<std::byte> out;
   size_t used = 0;
   int status = Z_OK;
   while ((status == Z_OK || (status == Z_STREAM_END && isGzip(packed))) && used <= most) {
     if (status == Z_STREAM_END) inflateReset(&stream);
-    // One byte more than may be there tells that there are more.
+    // One byte more than allowed shows that the result is too long.
     if (used == out.size()) out.resize(std::min(out.size() * 2 + 65536, most == SIZE_MAX ? most : most + 1));
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
     stream.avail_in = static_cast<uInt>(std::min(packed.size(), kPiece));
@@ -106,11 +106,11 @@ Result<std::vector<std::byte>> gunzip(std::span<const std::byte> packed, std::st
   return out;
 }
 
-/// An IDX file unpacked, no further than its own header says: a small file may unpack without end.
+/// Unpacks an IDX file, but not further than its header says: a small file may unpack to an unlimited size.
 static Result<std::vector<std::byte>> unpackIdx(std::span<const std::byte> packed, const std::string& path) {
   TG_TRY(const auto beginning, gunzip(packed, path, kIdxHeader, /*cuts=*/true));
   TG_TRY(const IdxLayout layout, parseIdxHeader(beginning, path));
-  // Deflate expands at most 1032 times, so a larger claim is false and costs no memory.
+  // Deflate expands at most 1032 times, so a larger claim must be false; no memory is allocated for it.
   if (elementBytes(layout) / 1032 > packed.size())
     return fail(fmt::format("{}: the header tells of {} bytes of elements, which {} packed ones cannot hold",
                             path, elementBytes(layout), packed.size()));
@@ -222,7 +222,7 @@ Result<HostArray> Table::gather(std::span<const int64_t> rows) const {
   const size_t each = rowBytes();
   std::vector<std::byte> raw(rows.size() * each);
   for (size_t at = 0; each && at < rows.size();) {
-    size_t next = at + 1;  // rows that follow one another are one read
+    size_t next = at + 1;  // consecutive rows are read at once
     while (next < rows.size() && rows[next] == rows[next - 1] + 1) ++next;
     TG_CHECK(readBytes(static_cast<size_t>(rows[at]) * each,
                        std::span(raw).subspan(at * each, (next - at) * each)));

@@ -24,7 +24,7 @@ std::string escaped(char symbol) {
   return fmt::format("\\x{:02x}", static_cast<uint8_t>(symbol));
 }
 
-/// Takes one byte, escaped or not, from the front of `text`.
+/// Parses one byte, escaped or not, from the front of `text`.
 std::optional<char> takeSymbol(std::string_view& text) {
   const char first = text.front();
   text.remove_prefix(1);

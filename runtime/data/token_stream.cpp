@@ -16,7 +16,7 @@ namespace tg {
 
 namespace {
 
-/// Keeps the draws apart from those of other uses of the same seed.
+/// Keeps these draws independent of other draws with the same seed.
 constexpr uint32_t kWindowStream = 0x74657874;
 
 constexpr int32_t kTokenMagic = 20240520, kTokenVersion = 1;
@@ -26,7 +26,7 @@ std::string_view textOf(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// How many tokens one file of llm.c holds.
+/// The number of tokens in a file of llm.c.
 Result<int64_t> tokensIn(const DataFile& file) {
   std::array<int32_t, 3> header{};
   if (file.size() >= kTokenHeader) TG_CHECK(file.read(0, std::as_writable_bytes(std::span(header))));
@@ -43,7 +43,7 @@ Result<int64_t> tokensIn(const DataFile& file) {
   return header[2];
 }
 
-/// The files that a pattern matches, in the order of their names; a name without a match is itself.
+/// The files that a shell pattern matches, sorted by name. A name without a match is kept as it is.
 std::vector<std::string> expand(const std::string& pattern) {
   glob_t found{};
   std::vector<std::string> out;
@@ -64,7 +64,7 @@ Result<Shape> windowShape(int64_t count, int64_t needed, int64_t batch, int64_t 
   return checkedShape(std::array{batch, length});
 }
 
-/// Fills the windows that `start` of each row says. One read serves inputs and targets.
+/// Fills each row with the window that begins at `start(row)`. One read serves inputs and targets.
 template <class Start>
 Result<Windows> readWindows(const TokenStream& tokens, const Shape& shape, Start start) {
   Windows windows{HostArray::zeros(DType::i32, shape), HostArray::zeros(DType::i32, shape)};
@@ -184,7 +184,7 @@ Result<Windows> sampleWindows(const TokenStream& tokens, int64_t count, uint64_t
   return readWindows(tokens, shape, [&](int64_t row) {
     const auto words =
         philox({static_cast<uint32_t>(row), lowWord(step), highWord(step), kWindowStream}, key);
-    // 64 bits, so that the remainder favours no place measurably.
+    // A 64-bit draw, so that the remainder has no measurable bias.
     const uint64_t bits = uint64_t{words[1]} << 32 | words[0];
     return static_cast<int64_t>(bits % static_cast<uint64_t>(count - length));
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A long row of token ids in files, read where it is asked for.
+// A long sequence of token ids in files, read on demand.
 #pragma once
 
 #include <cstddef>
@@ -18,35 +18,35 @@
 
 namespace tg {
 
-/// Ids of the bytes of a text, or those of token files one after another, read where they are asked for.
+/// Token ids: the bytes of a text file, or the contents of token files one after another. They are read on demand.
 class TokenStream {
  public:
-  /// A text, with its own vocabulary or the one given, in which every byte of it must be. An empty file is an
-  /// error.
+  /// Opens a text with its own vocabulary, or with the given one, which must contain every byte of it. An empty file is
+  /// an error.
   static Result<TokenStream> ofText(const std::string& path, const std::optional<Vocabulary>& given = {});
-  /// Files of llm.c, separated by commas, each a name or a pattern of the shell: 256 words of 32 bits
-  /// (20240520, version 1, the count of tokens), then the tokens in 16 bits each.
+  /// Opens token files of llm.c, as names or shell patterns separated by commas. A file has 256 words of 32 bits
+  /// (20240520, version 1, the number of tokens), and then the tokens in 16 bits each.
   static Result<TokenStream> ofTokenFiles(std::string_view paths);
-  /// Ids in memory.
+  /// Token ids in memory.
   static TokenStream ofIds(std::vector<int32_t> ids);
 
   int64_t size() const { return size_; }
-  /// Of a text, or null.
+  /// The vocabulary of a text; null for other sources.
   const Vocabulary* vocabulary() const { return vocabulary_ ? &*vocabulary_ : nullptr; }
-  /// The ids first … first + to.size() - 1, which must be there. An error when a file has changed its size.
+  /// Reads the ids first … first + to.size() - 1, which must exist. An error if a file's size has changed.
   Result<void> read(int64_t first, std::span<int32_t> to) const;
-  /// The files in their order and what they hold, for people.
+  /// The files in their order and their contents, for messages.
   std::string describe() const;
 
-  /// One file's tokens.
+  /// The tokens of one file.
   struct Part {
     std::string path;
     std::shared_ptr<const DataFile> file;  ///< null for ids in memory
-    size_t start = 0;                      ///< where the tokens begin in the file
-    int64_t first = 0, count = 0;          ///< place in the stream
+    size_t start = 0;                      ///< offset of the tokens in the file
+    int64_t first = 0, count = 0;          ///< position in the stream
   };
   const std::vector<Part>& parts() const { return parts_; }
-  /// Of a token in a file.
+  /// The size of a token in a file.
   size_t tokenBytes() const { return vocabulary_ ? 1 : sizeof(uint16_t); }
 
  private:
@@ -59,18 +59,17 @@ class TokenStream {
   int64_t size_ = 0;
 };
 
-/// Inputs and targets of a language model, i32 [batch, length]; y[b, t] is the token after x[b, t].
+/// Inputs and targets of a language model, i32 [batch, length] each; y[b, t] is the token after x[b, t].
 struct Windows {
   HostArray x, y;
 };
 
-/// `batch` windows of `length` tokens whose places are drawn evenly from all of the first `count` tokens, a
-/// pure function of (seed, step): any step is drawn without the earlier ones. Needs length + 1 tokens.
+/// Draws `batch` windows of `length` tokens, uniformly from the first `count` tokens. It is a pure function of (seed,
+/// step), so any step can be drawn without the earlier ones. Needs length + 1 tokens.
 Result<Windows> sampleWindows(const TokenStream& tokens, int64_t count, uint64_t seed, uint64_t step,
                               int64_t batch, int64_t length);
 
-/// The `batch` windows of `length` tokens that follow one another from token `first` on; batch * length + 1
-/// tokens must be there.
+/// `batch` consecutive windows of `length` tokens from token `first` on; batch * length + 1 tokens must exist.
 Result<Windows> windowsFrom(const TokenStream& tokens, int64_t first, int64_t batch, int64_t length);
 
 }  // namespace tg
