@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pipeline cache on disk. A driver checks only the header it wrote, so the file carries a checksum
-// of the whole: a torn or damaged file must not reach the driver.
+// The pipeline cache on disk. A driver checks only the header that it wrote, so the file has a checksum of its whole
+// contents: a truncated or damaged file must not reach the driver.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr char magic[8] = {'t', 'g', 'p', 'i', 'p', 'e', '0', '1'};
 
-/// Drivers never drop what a cache holds, so a file that has grown to this is given up.
+/// A driver never removes entries from a cache, so a file that has grown to this size is discarded.
 constexpr uintmax_t mostBytes = uintmax_t(256) << 20;
 
 struct FileHeader {
@@ -30,7 +30,7 @@ struct FileHeader {
 };
 
 std::vector<char> readAll(const std::string& path) {
-  // Of a folder, and of what cannot be read, nothing.
+  // Returns nothing for a folder, or for a file that cannot be read.
   std::error_code error;
   const uintmax_t size = std::filesystem::file_size(path, error);
   std::vector<char> bytes(error ? 0 : size);
@@ -40,7 +40,7 @@ std::vector<char> readAll(const std::string& path) {
   return bytes;
 }
 
-/// The driver's part of a file, or empty when the file is not whole.
+/// The driver's part of a file, or empty if the file is damaged.
 std::span<const char> payload(const std::vector<char>& file) {
   FileHeader header;
   if (file.size() < sizeof header) return {};
@@ -80,7 +80,7 @@ Result<bool> Device::loadCache(const std::string& path) {
   if (result != VK_SUCCESS)
     return state_->failure(result, fmt::format("loading the pipeline cache '{}'", path));
   Handle<VkPipelineCache> loaded(state_->raw(), raw, vk.vkDestroyPipelineCache);
-  // The mutex keeps the destination, which merging needs alone, from pipelines being made.
+  // A merge must have its destination to itself, so the mutex keeps pipelines from being created meanwhile.
   std::lock_guard lock(state_->pipelinesMutex);
   result = vk.vkMergePipelineCaches(state_->raw(), state_->cache.get(), 1, &raw);
   if (result != VK_SUCCESS)

@@ -49,7 +49,7 @@ Result<void> checkBinding(Device& device, const std::string& who, const Binding&
   }
   TG_CHECK(
       checkAlignment(who, binding.offset, limits[LimitId::texelAlignment], "minTexelBufferOffsetAlignment"));
-  // Vulkan wants a view at a multiple of its texels too, whatever the device's alignment.
+  // Vulkan also requires a view to begin at a multiple of its texel size, whatever the device's alignment.
   TG_CHECK(checkAlignment(who, binding.offset, texelBytes(kind), "the bytes of a texel"));
   const int64_t texels = (bytes + texelBytes(kind) - 1) / texelBytes(kind);
   if (limits.gives(LimitId::texelElements, texels)) return {};

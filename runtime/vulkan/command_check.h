@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command must satisfy before Vulkan sees it. Internal to this folder.
+// Checks commands against Vulkan's rules before recording. Internal to this folder.
 #pragma once
 
 #include "runtime/vulkan/recording.h"
 
 namespace tg::vulkan {
 
-/// An error names the command's label and what it breaks: a range, an alignment or a device's limit.
+/// An error if the command breaks a rule: a range, an alignment or a limit of the device. It names the command's label.
 Result<void> checkCommand(Device& device, const Command& command);
 
-/// The dispatch's own label, or its kernel's name.
+/// The label of a dispatch, or its kernel's name if the label is empty.
 const std::string& labelOf(const Dispatch& dispatch);
-/// Bytes of a binding, with -1 resolved.
+/// The size of a binding in bytes, with -1 resolved.
 int64_t bytesOf(const Binding& binding);
 
 }  // namespace tg::vulkan

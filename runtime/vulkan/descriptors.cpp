@@ -48,7 +48,7 @@ Result<void> Descriptors::createPool(DeviceState& state, const std::vector<const
   std::vector<VkDescriptorPoolSize> sizes;
   if (storage) sizes.push_back({VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, storage});
   if (texels) sizes.push_back({VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, texels});
-  // Kernels without bindings still have a set, and some drivers refuse a pool of nothing.
+  // Kernels without bindings still have a set, and some drivers reject an empty pool.
   if (sizes.empty()) sizes.push_back({VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1});
   auto info = typed<VkDescriptorPoolCreateInfo>(VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO);
   info.maxSets = uint32_t(dispatches.size());
@@ -99,7 +99,7 @@ Result<VkBufferView> Descriptors::view(DeviceState& state, const Binding& bindin
   return shared.get();
 }
 
-/// The last of an odd number of 16-bit elements stands in a word of its own.
+/// The size of a binding, rounded up to whole words: the last of an odd number of 16-bit elements has a word to itself.
 static int64_t wholeWords(const Binding& binding) {
   return std::min((bytesOf(binding) + 3) / 4 * 4, binding.buffer->bytes() - binding.offset);
 }

@@ -10,7 +10,7 @@
 
 namespace tg::vulkan {
 
-/// Written once, before recording, and never changed.
+/// Creates and writes all descriptor sets once, before recording; they never change after that.
 class Descriptors {
  public:
   /// One set per dispatch, in order. The commands have been checked.
@@ -25,7 +25,7 @@ class Descriptors {
                             const std::string& label);
   Result<void> write(DeviceState& state, const Dispatch& dispatch, VkDescriptorSet set);
 
-  /// Equal views are shared: a weight is read by many dispatches.
+  /// Equal views are shared: many dispatches may read the same weight.
   std::map<std::tuple<VkBuffer, int64_t, int64_t, BindingKind>, Handle<VkBufferView>> views_;
   Handle<VkDescriptorPool> pool_;
   std::vector<VkDescriptorSet> sets_;

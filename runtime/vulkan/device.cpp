@@ -26,8 +26,8 @@ Result<Opening> probeAll(bool validation, std::shared_ptr<ValidationLog> log) {
   return opening;
 }
 
-/// What kernels may use, turned on where the device has it, and the extensions that it is part of. Robust access stays
-/// off.
+/// The features that kernels may use, enabled if the device has them, and the extensions they belong to. Robust access
+/// stays off.
 struct DeviceRequest {
   explicit DeviceRequest(const DeviceState& state);
 

@@ -67,8 +67,8 @@ Result<uint64_t> DeviceState::submit(VkCommandBuffer commands) {
 Result<void> DeviceState::waitFor(uint64_t submission) {
   if (lost) return failure(VK_ERROR_DEVICE_LOST, "waiting for commands");
   const VkSemaphore semaphore = timeline.get();
-  // Being woken takes a thread up to 0.2 ms, a fifth of a small model's step, so that it looks by itself: all
-  // the time at first, then now and then. A CPU device needs the core.
+  // Waking a thread takes up to 0.2 ms, a fifth of a small model's step, so this thread polls: without pause for 3 ms,
+  // then every 20 us up to a second. A CPU device needs the core for itself.
   if (probe.info.type != "cpu") {
     using Clock = std::chrono::steady_clock;
     constexpr auto kAllTheTime = std::chrono::milliseconds(3), kNowAndThen = std::chrono::milliseconds(1000);
@@ -85,7 +85,7 @@ Result<void> DeviceState::waitFor(uint64_t submission) {
   info.semaphoreCount = 1;
   info.pSemaphores = &semaphore;
   info.pValues = &submission;
-  // In turns, so that a wait ends when the device is given up.
+  // Wait in short turns, so that the wait ends if the device is given up.
   constexpr uint64_t kTurn = 100'000'000;  // nanoseconds
   VkResult result = VK_TIMEOUT;
   while (result == VK_TIMEOUT && !lost) result = vk().vkWaitSemaphores(raw(), &info, kTurn);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of an open device. Internal to this folder.
+// The internal state of an open device. Internal to this folder.
 #pragma once
 
 #include <atomic>
@@ -29,9 +29,9 @@ struct Allocation {
   Handle<VkDeviceMemory> memory;
   Handle<VkBuffer> buffer;
   std::byte* mapped = nullptr;
-  int64_t bytes = 0;        ///< as asked for
-  int64_t capacity = 0;     ///< as allocated, a multiple of 256
-  int64_t sharedBytes = 0;  ///< of the memory, where it can be shared
+  int64_t bytes = 0;        ///< requested size
+  int64_t capacity = 0;     ///< allocated size, a multiple of 256
+  int64_t sharedBytes = 0;  ///< size of the memory, if it is exported
   std::string name;
 };
 
@@ -40,7 +40,7 @@ struct DeviceState {
   Probe probe;
   bool stageTransfers = false;
   bool shared = false;      ///< buffers and timelines can be shared with another API
-  bool statistics = false;  ///< pipelines are made so that the driver tells of them, which it can
+  bool statistics = false;  ///< pipelines are compiled with statistics, which the driver supports
   LogicalDevice device;
   VkQueue queue = VK_NULL_HANDLE;
   Handle<VkSemaphore> timeline;
@@ -48,10 +48,10 @@ struct DeviceState {
 
   std::mutex queueMutex;                                  ///< guards the queue and the two below
   uint64_t submitted = 0;                                 ///< timeline value of the newest submission
-  std::vector<std::pair<VkSemaphore, uint64_t>> awaited;  ///< by the next submission
+  std::vector<std::pair<VkSemaphore, uint64_t>> awaited;  ///< what the next submission waits for
   std::atomic<bool> lost{false};
   std::mutex abandonedMutex;
-  Error abandoned;  ///< why nothing is waited for any more, which `lost` says; empty: the driver lost it
+  Error abandoned;  ///< why the device was given up (`lost` is then set); empty if the driver lost it
   std::atomic<int64_t> allocatedBytes{0};
 
   std::mutex transferMutex;  ///< guards the three below
@@ -67,12 +67,11 @@ struct DeviceState {
 
   /// The error for a Vulkan call that failed while `doing` something.
   Error failure(VkResult result, const std::string& doing);
-  /// Submits and returns the submission's number.
+  /// Submits the commands and returns the submission's number.
   Result<uint64_t> submit(VkCommandBuffer commands);
   Result<void> waitFor(uint64_t submission);
   uint64_t newest();
-  /// Records commands that run after everything submitted before, and waits for them.
-  /// The caller holds `transferMutex`.
+  /// Records commands that run after all earlier submissions, and waits for them. The caller holds `transferMutex`.
   Result<void> runOnce(const std::function<void(VkCommandBuffer)>& record);
 
   /// Creates an object that belongs to the device, with a name for tools and messages; `out` owns it.
@@ -100,7 +99,7 @@ struct BufferOptions;
 /// Uninitialised memory; see `Buffer::create` for the errors.
 Result<Allocation> allocate(DeviceState& state, const BufferOptions& options);
 
-/// A timeline semaphore that begins at 0; of a shared device another API can take it.
+/// A timeline semaphore that begins at 0. If the device is shared, another API can import it.
 Result<Handle<VkSemaphore>> makeTimeline(DeviceState& state, const std::string& name);
 
 /// One barrier over all memory, between the stages and accesses given.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ownership of one Vulkan object, and the count of all of them. Internal to this folder.
+// Owns one Vulkan object, and counts all of them. Internal to this folder.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tg::vulkan {
 
-/// Adds to the number `liveHandles` returns.
+/// Adds to the number that `liveHandles` returns.
 void countHandles(int64_t delta);
 
 /// The enumerator's name, such as "VK_ERROR_DEVICE_LOST".

@@ -14,8 +14,8 @@ constexpr const char* validationLayer = "VK_LAYER_KHRONOS_validation";
 
 std::mutex loaderMutex;
 
-/// volk's pointers are process-wide. They are the loader's trampolines, which dispatch on the handle
-/// they are given, so the first instance's serve every later one and are never written again.
+/// volk's pointers are global to the process. They point to the loader's trampolines, which dispatch on the handle that
+/// they are given. So those of the first instance serve all later ones and are never written again.
 bool instancePointersLoaded = false;
 
 Result<void> loadLoader() {
@@ -63,8 +63,8 @@ VKAPI_ATTR VkBool32 VKAPI_CALL onMessage(VkDebugUtilsMessageSeverityFlagBitsEXT,
   return VK_FALSE;
 }
 
-/// Only the layer's own findings: general messages come from the loader and depend on which drivers
-/// happen to be installed.
+/// Receives only the layer's own findings. General messages come from the loader, and depend on the drivers that happen
+/// to be installed.
 VkDebugUtilsMessengerCreateInfoEXT messengerInfo(ValidationLog* log) {
   auto info =
       typed<VkDebugUtilsMessengerCreateInfoEXT>(VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT);
@@ -79,7 +79,7 @@ VkDebugUtilsMessengerCreateInfoEXT messengerInfo(ValidationLog* log) {
 }  // namespace
 
 void ValidationLog::add(std::string_view id, std::string_view text) {
-  // What a layer says of the settings it was given, as that one has a new name, is no finding.
+  // The layer's remarks on its own settings, such as a renamed one, are not findings.
   if (id == "VALIDATION-SETTINGS") return;
   std::lock_guard lock(mutex_);
   if (std::find(ignoredIds_.begin(), ignoredIds_.end(), id) != ignoredIds_.end()) return;
@@ -97,8 +97,8 @@ void ValidationLog::clear() {
 }
 
 Result<std::shared_ptr<Instance>> Instance::create(bool validation, std::shared_ptr<ValidationLog> log) {
-  // Never destroyed: each time the last instance goes the loader unloads the driver, and NVIDIA's cannot be
-  // loaded more than a few times by one process.
+  // Never destroyed: when the last instance is destroyed the loader unloads the driver, and NVIDIA's driver cannot be
+  // loaded more than a few times in one process.
   static auto* const kept = new std::shared_ptr<Instance>();
   std::lock_guard lock(loaderMutex);
   if (!validation && *kept) return *kept;
@@ -108,7 +108,7 @@ Result<std::shared_ptr<Instance>> Instance::create(bool validation, std::shared_
   TG_CHECK(instance->initialize(validation));
   if (!validation) {
     *kept = instance;
-    countHandles(-1);  // the process's, not a caller's
+    countHandles(-1);  // it belongs to the process, not to a caller
   }
   return instance;
 }

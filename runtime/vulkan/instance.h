@@ -12,15 +12,15 @@ namespace tg::vulkan {
 
 class Instance {
  public:
-  /// `log` receives what the layer reports; null when `validation` is off. Without validation there is one
-  /// instance for all callers, which lasts as long as the process.
+  /// `log` receives the layer's messages; null if `validation` is off. Without validation all callers share one
+  /// instance, which lasts as long as the process.
   static Result<std::shared_ptr<Instance>> create(bool validation, std::shared_ptr<ValidationLog> log);
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
   VkInstance raw() const { return raw_; }
-  /// Objects can be named and commands labelled.
+  /// Whether objects can be named and commands labelled.
   bool debugUtils() const { return debugUtils_; }
 
  private:

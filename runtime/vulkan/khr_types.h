@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrices and bf16 by the KHR extensions, which the loader of bundles declares by the same text. Internal to
-// this folder.
+// Declarations of the KHR extensions for cooperative matrices and bf16. The loader of bundles includes the same text.
+// Internal to this folder.
 #pragma once
 
 #include <volk.h>

@@ -11,7 +11,7 @@ namespace tg::vulkan {
 
 namespace {
 
-/// Allocations are whole multiples of this, so that a last vec4 texel or word may be addressed whole.
+/// Allocations are multiples of this size, so that a last vec4 texel or word may be accessed whole.
 constexpr int64_t granule = 256;
 
 /// The first memory type with all of `wanted` and none of `unwanted`, or -1.
@@ -25,8 +25,8 @@ int findType(const DeviceState& state, uint32_t allowed, VkMemoryPropertyFlags w
   return -1;
 }
 
-/// Mapped memory is coherent, so nothing is ever flushed. Where the host reads results, cached memory
-/// is many times faster. AMD's uncached kinds (the last two flags) are slow for everything.
+/// Chooses a memory type. Mapped memory is coherent, so nothing is ever flushed. Cached memory is many times faster if
+/// the host reads results. AMD's uncached types (the last two flags) are slow for everything.
 int chooseType(const DeviceState& state, uint32_t allowed, MemoryKind kind) {
   constexpr VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
   constexpr VkMemoryPropertyFlags cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
@@ -59,11 +59,11 @@ Result<void> checkSize(const DeviceState& state, const std::string& name, int64_
   return {};
 }
 
-/// What the memory of a buffer has to do with others.
+/// How a buffer's memory is shared with others.
 enum class Sharing : uint8_t {
   none,
-  exported,  ///< another API can take it (share.h)
-  callers,   ///< it is there already
+  exported,  ///< another API can import it (share.h)
+  callers,   ///< it already exists, as the caller's memory
 };
 
 constexpr VkExternalMemoryHandleTypeFlagBits handleOf(Sharing sharing) {
@@ -85,7 +85,7 @@ Result<void> createBuffer(DeviceState& state, Allocation& made, Sharing sharing)
   return {};
 }
 
-/// Of memory types, those that memory of the caller's may have.
+/// The memory types that can import the caller's memory.
 Result<uint32_t> typesOf(DeviceState& state, const BufferOptions& options) {
   auto types = typed<VkMemoryHostPointerPropertiesEXT>(VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT);
   VkResult result = state.vk().vkGetMemoryHostPointerPropertiesEXT(state.raw(), handleOf(Sharing::callers),
@@ -95,7 +95,7 @@ Result<uint32_t> typesOf(DeviceState& state, const BufferOptions& options) {
   return types.memoryTypeBits;
 }
 
-/// Memory that is shared is of one buffer alone, as other APIs ask for.
+/// Memory that is shared is dedicated to one buffer, as other APIs require.
 Result<void> bindMemory(DeviceState& state, Allocation& made, const BufferOptions& options, Sharing sharing) {
   const VolkDeviceTable& vk = state.vk();
   VkMemoryRequirements needs;
@@ -186,7 +186,7 @@ Result<std::unique_ptr<Buffer>> Buffer::create(Device& device, const BufferOptio
 
 Buffer::~Buffer() {
   DeviceState& state = device_->state();
-  // A lost device finishes nothing, and destroying its objects is then allowed at once.
+  // A lost device completes nothing, and its objects may then be destroyed at once.
   if (auto waited = state.waitFor(state.newest()); !waited) state.lost = true;
   state.allocatedBytes -= allocation_->capacity;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory, and moving bytes between it and the host.
+// Device memory, and transfers between it and the host.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 namespace tg::vulkan {
 
 enum class MemoryKind : uint8_t {
-  device,  ///< fastest for kernels; mapped too where memory is unified
-  host,    ///< always mapped, readable by kernels and copies: rings, inputs, results
+  device,  ///< fastest for kernels; mapped too if memory is unified
+  host,    ///< always mapped; kernels and copies can read it: rings, inputs, results
 };
 
 struct Allocation;
@@ -22,19 +22,19 @@ struct BufferOptions {
   std::string name;  ///< for errors and for graphics debuggers
   int64_t bytes = 0;
   MemoryKind kind = MemoryKind::device;
-  /// Not null, of kind host: the buffer is this memory of the caller's, which is there as long as it is. Of a device
-  /// that takes it (`DeviceInfo::takesHostMemory`); both the address and the bytes are multiples of 64 KiB.
+  /// If not null (kind host only), the buffer uses this memory of the caller's, which must live as long as the buffer.
+  /// The device must support it (`DeviceInfo::takesHostMemory`), and address and size must be multiples of 64 KiB.
   std::byte* memory = nullptr;
 };
 
-/// Bytes on a device that kernels can bind as storage or texels. Holds zeros when new, but for the caller's memory. A recording
-/// names buffers without owning them: they outlive it.
+/// Bytes on a device that kernels can bind as storage or texels. A new buffer holds zeros, unless it uses the caller's
+/// memory. A recording refers to buffers without owning them: they must outlive it.
 class Buffer {
  public:
-  /// An error names the buffer, its bytes and the limit when it is larger than one allocation or the
-  /// heap may be, or when memory has run out.
+  /// The error names the buffer, its size and the limit if it is larger than one allocation or the heap may be, or if
+  /// memory has run out.
   static Result<std::unique_ptr<Buffer>> create(Device& device, const BufferOptions& options);
-  /// Waits for everything submitted so far, since it may use the buffer.
+  /// Waits for all submissions so far, since they may use the buffer.
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -42,11 +42,11 @@ class Buffer {
   const std::string& name() const;
   int64_t bytes() const;
   Device& device() const { return *device_; }
-  /// The memory itself where it is mapped, else null. What is written here is seen by submissions
-  /// made later; it does not wait for earlier ones, unlike `write` and `read`.
+  /// The memory itself if it is mapped, else null. Later submissions see what is written here. Unlike `write` and
+  /// `read`, it does not wait for earlier submissions.
   std::byte* mapped() const;
 
-  /// Copies from or to the host after everything submitted so far has finished.
+  /// Copies from or to the host after all submissions so far have finished.
   Result<void> write(int64_t offset, int64_t bytes, const void* data);
   Result<void> read(int64_t offset, int64_t bytes, void* data);
 
@@ -70,9 +70,9 @@ struct HostRead {
   void* data = nullptr;
 };
 
-/// Does all writes, then all reads, after everything submitted so far has finished: plain copies for
-/// mapped buffers, and for the others one submission for as many as fit the staging buffer (64 MiB).
-/// Nothing is moved when any range lies outside its buffer.
+/// Does all writes, then all reads, after all submissions so far have finished. Mapped buffers are copied directly.
+/// Others go through the staging buffer, with one submission for as many transfers as fit in it (64 MiB). If any range
+/// lies outside its buffer, nothing is transferred.
 Result<void> transfer(Device& device, std::span<const HostWrite> writes, std::span<const HostRead> reads);
 
 }  // namespace tg::vulkan

@@ -31,7 +31,7 @@ int64_t texelBytes(BindingKind kind) {
 
 Pipeline::~Pipeline() = default;
 
-/// Makes one pipeline; its members return false after setting `refusal`.
+/// Creates one pipeline. Its member functions set `refusal` and return false on failure.
 struct PipelineMaker {
   Device& device;
   const KernelCode& kernel;
@@ -119,7 +119,7 @@ namespace {
 
 constexpr uint32_t spirvMagic = 0x07230203;
 
-/// A header and whole instructions. Drivers and layers may crash on anything else.
+/// Whether the code has a header and consists of whole instructions. Drivers and layers may crash on anything else.
 bool wellFormed(const std::vector<uint32_t>& code) {
   constexpr size_t headerWords = 5;
   if (code.size() <= headerWords || code[0] != spirvMagic) return false;
@@ -128,7 +128,7 @@ bool wellFormed(const std::vector<uint32_t>& code) {
   return at == code.size();
 }
 
-/// Why a kernel cannot be given to the driver, or empty.
+/// The reason why a kernel cannot be given to the driver, or "".
 std::string preflight(const Probe& probe, const KernelCode& kernel) {
   if (!wellFormed(kernel.spirv)) return "its code is not whole SPIR-V";
   const auto storage = std::count(kernel.bindings.begin(), kernel.bindings.end(), BindingKind::storage);

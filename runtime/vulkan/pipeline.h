@@ -13,7 +13,7 @@
 
 namespace tg::vulkan {
 
-/// How a kernel sees a buffer: as storage, or as read-only texels of one or four components.
+/// How a kernel accesses a buffer: as storage, or as read-only texels of one or four components.
 enum class BindingKind : uint8_t {
   storage,
   texelF32,
@@ -27,19 +27,19 @@ enum class BindingKind : uint8_t {
 /// Bytes of one texel; 0 for storage.
 int64_t texelBytes(BindingKind kind);
 
-/// A compiled kernel with the entry point "main". Its bindings are in descriptor set 0, numbered by
-/// their position here.
+/// A compiled kernel with the entry point "main". Its bindings are in descriptor set 0, numbered by their position in
+/// the list.
 struct KernelCode {
   std::string name;
   std::vector<uint32_t> spirv;
   std::vector<BindingKind> bindings;
-  uint32_t subgroupSize = 0;  ///< the subgroup width the code relies on; 0 when it relies on none
-  int64_t sharedBytes = 0;    ///< that the kernel declares, to tell beside the driver's
+  uint32_t subgroupSize = 0;  ///< the subgroup width that the code relies on; 0 if none
+  int64_t sharedBytes = 0;    ///< that the kernel declares; reported beside the driver's figure
 };
 
 struct PipelineState;
 
-/// A kernel ready to be dispatched on one device. Equal kernels share one, under the first one's name.
+/// A kernel ready to be dispatched on one device. Equal kernels share one pipeline, with the first one's name.
 class Pipeline {
  public:
   ~Pipeline();
@@ -65,12 +65,12 @@ class Pipeline {
   std::unique_ptr<PipelineState> state_;
 };
 
-/// Hears a kernel's name and what its compilation took.
+/// Receives each kernel's name and compilation time.
 using CompileTimes = std::function<void(const std::string& kernel, double seconds)>;
 
-/// One pipeline per kernel, in order, compiled on all processors. Equal code is compiled once, also
-/// across calls while a pipeline of it is alive. One error names every kernel that cannot be used,
-/// each with the driver's answer or the limit it exceeds.
+/// Creates one pipeline for each kernel, in order, compiling on all processors. Equal code is compiled once, also
+/// across calls while a pipeline with this code exists. A single error names every kernel that cannot be used, each
+/// with the driver's answer or the limit that it exceeds.
 Result<std::vector<std::shared_ptr<Pipeline>>>
 createPipelines(Device& device, std::span<const KernelCode> kernels, const CompileTimes& took = {});
 

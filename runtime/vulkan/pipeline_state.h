@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of a pipeline. Internal to this folder.
+// The internal state of a pipeline. Internal to this folder.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ struct PipelineState {
   Handle<VkPipeline> pipeline;
 };
 
-/// What the driver tells of a pipeline that was made to be asked.
+/// The driver's statistics on a pipeline that was created for this.
 std::vector<Statistic> statisticsOf(const DeviceState& state, VkPipeline pipeline);
 
 }  // namespace tg::vulkan

@@ -15,7 +15,7 @@ namespace {
 
 #include "runtime/vulkan/device_limits.inc"
 
-/// The oldest version with timeline semaphores in its core.
+/// The first version with timeline semaphores in its core.
 constexpr uint32_t neededApi = VK_API_VERSION_1_2;
 
 const char* typeName(VkPhysicalDeviceType type) {
@@ -41,7 +41,7 @@ std::string uuidString(const uint8_t* bytes) {
   return text;
 }
 
-/// Lower case letters, digits, '.' and single dashes, so that the name needs no quoting anywhere.
+/// A name of lower-case letters, digits, '.' and single dashes, which never needs quoting.
 std::string targetName(const std::string& name) {
   std::string text;
   for (unsigned char c : name) {
@@ -64,7 +64,7 @@ struct Properties {
   VkPhysicalDeviceVulkan13Properties v13{};
   VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia{};
   VkPhysicalDeviceShaderCorePropertiesAMD amd{};
-  /// Processors that run workgroups side by side; 0 where the driver does not tell.
+  /// The number of processors that run workgroups concurrently; 0 if the driver does not tell.
   int64_t processors() const {
     return nvidia.shaderSMCount +
            int64_t{amd.shaderEngineCount} * amd.shaderArraysPerEngineCount * amd.computeUnitsPerShaderArray;
@@ -82,7 +82,7 @@ bool hasExtension(VkPhysicalDevice physical, const char* name) {
   });
 }
 
-/// Version 1.3's structure repeats what the others hold, and is only asked for what they lack.
+/// Version 1.3's structure repeats members of the others, and is queried only for those that the others lack.
 void queryProperties(VkPhysicalDevice physical, uint32_t api, Properties& p) {
   p.core.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
   p.id.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES;
@@ -118,8 +118,8 @@ Features askedFeatures(VkPhysicalDevice physical, Features features) {
   return features;
 }
 
-/// What subgroups multiply, by the KHR extension or, where a device lacks it, by NVIDIA's. Shaders with matrices
-/// need the Vulkan memory model and f16 beside.
+/// The matrix products of subgroups, from the KHR extension or, if the device lacks it, from NVIDIA's. Shaders with
+/// matrices also need the Vulkan memory model and f16.
 void queryMatrices(Probe& probe, VkInstance instance, bool usable) {
   const VkPhysicalDevice physical = probe.physical;
   std::vector<MatrixProduct>& products = probe.info.limits.products;
@@ -163,15 +163,15 @@ void queryFeatures(Probe& probe, VkInstance instance) {
   lack(FeatureId::int64, probe.info.int64);
   lack(FeatureId::int16, probe.int16);
   lack(FeatureId::halfStorage, v11.storageBuffer16BitAccess);
-  lack(FeatureId::memoryModel, probe.matricesNv || probe.matricesKhr);  // turned on for these alone
+  lack(FeatureId::memoryModel, probe.matricesNv || probe.matricesKhr);  // enabled only for matrices
   lack(FeatureId::matricesNv, probe.matricesNv);
   lack(FeatureId::matricesKhr, probe.matricesKhr);
   lack(FeatureId::matricesBf16, probe.matricesBf16);
   lack(FeatureId::floatAtomics, probe.floatAtomics);
 }
 
-/// The first family that computes: where graphics and compute share one, drivers list it first and it
-/// is the one with every feature. Transfers are allowed on every such family.
+/// The first queue family with compute. If graphics and compute share a family, drivers list it first, and it has all
+/// features. Transfers are allowed on every such family.
 bool findQueueFamily(Probe& probe) {
   uint32_t count = 0;
   vkGetPhysicalDeviceQueueFamilyProperties(probe.physical, &count, nullptr);
@@ -186,7 +186,7 @@ bool findQueueFamily(Probe& probe) {
   return false;
 }
 
-/// The largest heap of the device's own memory, -1 for none; what is free of it by the driver, or -1.
+/// The size of the largest device-local heap (-1 if there is none), and its free bytes from the driver, or -1.
 std::pair<int, int64_t> largestHeap(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties* properties) {
   auto free = typed<VkPhysicalDeviceMemoryBudgetPropertiesEXT>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT);
@@ -220,7 +220,7 @@ void fillMemory(Probe& probe) {
   probe.info.unifiedMemory = mappable && (probe.info.type == "cpu" || probe.info.type == "integrated");
 }
 
-/// Bytes that a buffer with an allocation of its own may have, whatever memory there is.
+/// The largest buffer with an allocation of its own, regardless of how much memory there is.
 int64_t largestBuffer(const Properties& p) {
   VkDeviceSize most = VkDeviceSize{1} << 50;  // some drivers state no limit
   for (VkDeviceSize limit : {p.allocation.maxMemoryAllocationSize, p.v13.maxBufferSize})
@@ -228,9 +228,9 @@ int64_t largestBuffer(const Properties& p) {
   return int64_t(most);
 }
 
-/// Invocations that keep so many processors busy, 512 each, rounded down to three binary digits: extents of
-/// tensors are round numbers, and 128 of 132 processors are close enough to choose by. 128 where the driver
-/// tells of none.
+/// The number of invocations that keep this many processors busy, at 512 each. It is rounded down to three binary
+/// digits: extents of tensors are round numbers, and 128 of 132 processors are close enough for choosing. If the driver
+/// does not tell the number of processors, 128 are assumed.
 int64_t busyAt(int64_t processors) {
   int64_t digits = processors > 0 ? processors : 128, scale = 512;
   for (; digits >= 8; digits /= 2) scale *= 2;
@@ -253,7 +253,7 @@ void fillTarget(Probe& probe, const Properties& p) {
   t.streamScores = cpu ? 1 << 19 : 1 << 29;
 }
 
-/// Whether buffers and timelines can be handed to another API as descriptors.
+/// Whether buffers and timelines can be exported as file descriptors.
 bool sharesByDescriptor(VkPhysicalDevice physical, uint32_t api) {
   if (api < neededApi || !hasExtension(physical, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) ||
       !hasExtension(physical, VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME))
@@ -269,7 +269,7 @@ bool sharesByDescriptor(VkPhysicalDevice physical, uint32_t api) {
   return can.externalSemaphoreFeatures & VK_EXTERNAL_SEMAPHORE_FEATURE_EXPORTABLE_BIT;
 }
 
-/// Whether memory of the program, in pages of 64 KiB, can be a buffer's.
+/// Whether the program's memory, in pages of 64 KiB, can become a buffer.
 bool takesHostMemory(VkPhysicalDevice physical, uint32_t api) {
   if (api < neededApi || !hasExtension(physical, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) return false;
   auto core = typed<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2);
@@ -308,7 +308,7 @@ Probe probeDevice(VkInstance instance, VkPhysicalDevice physical, int index) {
   info.driver = fmt::format("{} {}", p.driver.driverName, p.driver.driverInfo);
   info.api = versionString(base.apiVersion);
   info.uuid = uuidString(p.id.deviceUUID);
-  // Mesa's CPU device has the same pipeline cache UUID in every version.
+  // Mesa's CPU device has the same pipeline cache UUID in all versions, so the key has the driver's version.
   info.cacheKey = fmt::format("{:04x}-{:04x}-{:08x}", base.vendorID, base.deviceID, base.driverVersion);
   for (const uint8_t byte : base.pipelineCacheUUID) info.cacheKey += fmt::format("{:02x}", byte);
   fillMemory(probe);

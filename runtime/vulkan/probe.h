@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a physical device is and can do. Internal to this folder.
+// The properties and features of a physical device. Internal to this folder.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace tg::vulkan {
 
-/// What a buffer that is memory of the program is a multiple of; no driver asks for more.
+/// The alignment and size granule of program memory that becomes a buffer; no driver requires more.
 constexpr uint64_t kHostPage = uint64_t{64} << 10;
 
 struct Probe {
@@ -22,16 +22,16 @@ struct Probe {
   uint32_t minSubgroup = 1, maxSubgroup = 1;
   bool choosesSubgroup = false;  ///< a pipeline may require a subgroup size between the two
   bool int16 = false;
-  bool deviceScope = false;   ///< atomics of the whole device where the Vulkan memory model is on
-  bool matricesNv = false;    ///< VK_NV_cooperative_matrix, on
-  bool matricesKhr = false;   ///< VK_KHR_cooperative_matrix, on
-  bool matricesBf16 = false;  ///< VK_KHR_shader_bfloat16 with matrices of bf16, on
+  bool deviceScope = false;   ///< device-scope atomics, if the Vulkan memory model is on
+  bool matricesNv = false;    ///< VK_NV_cooperative_matrix is enabled
+  bool matricesKhr = false;   ///< VK_KHR_cooperative_matrix is enabled
+  bool matricesBf16 = false;  ///< VK_KHR_shader_bfloat16 with matrices of bf16 is enabled
   bool floatAtomics = false;  ///< VK_EXT_shader_atomic_float with f32 additions to storage buffers
   uint32_t queueFamily = 0;
   uint32_t timestampBits = 0;
 };
 
-/// The features that a device is asked for and opened with: a chain of structures.
+/// The chain of feature structures that are queried, and with which a device is opened.
 struct Features {
   explicit Features(uint32_t apiVersion) {
     core.pNext = &v11;
@@ -40,7 +40,7 @@ struct Features {
   }
   Features(const Features&) = delete;
   Features& operator=(const Features&) = delete;
-  /// Puts a structure into the chain, which holds its address.
+  /// Links a structure into the chain, which keeps its address.
   template <class T>
   void add(T& structure) {
     structure.pNext = core.pNext;
@@ -55,7 +55,7 @@ struct Features {
       typed<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
   VkPhysicalDeviceVulkan13Features v13 =
       typed<VkPhysicalDeviceVulkan13Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES);
-  /// Not in the chain until it is added.
+  /// Linked into the chain only when it is needed.
   VkPhysicalDeviceShaderAtomicFloatFeaturesEXT atomics = typed<VkPhysicalDeviceShaderAtomicFloatFeaturesEXT>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_ATOMIC_FLOAT_FEATURES_EXT);
 };
@@ -63,7 +63,7 @@ struct Features {
 /// All physical devices of an instance, in the drivers' order.
 Result<std::vector<Probe>> probeDevices(VkInstance instance);
 
-/// What is free now of the device's largest heap, by the driver or, where it does not say, what `held` bytes leave.
+/// Free bytes of the device's largest heap: from the driver, or if it does not say, the heap's size less `held`.
 int64_t freeBytesOf(const Probe& probe, int64_t held);
 
 }  // namespace tg::vulkan

@@ -36,8 +36,8 @@ struct Recording::Impl {
   Result<void> createCommandBuffer();
   Result<void> record(const std::vector<Command>& all);
 
-  /// Writes the next timestamp: the time when all earlier work is done. The start of a pipeline is not held
-  /// back by barriers, so a time taken there would charge a command with what it waits for.
+  /// Writes the next timestamp, taken when all earlier work is done. A timestamp at the start of the pipeline would
+  /// ignore barriers, and so charge a command for the time it waits.
   void stamp(Timestamps wanted, uint32_t& next) {
     if (timestamps == wanted && queries)
       vk().vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries.get(), next++);
@@ -166,11 +166,11 @@ Result<std::unique_ptr<Recording>> Recording::create(Device& device, std::vector
 }
 
 Recording::~Recording() {
-  // Once the device is lost nothing runs any more and its objects may be destroyed at once.
+  // Once the device is lost, nothing runs on it any more, and its objects may be destroyed at once.
   if (impl_ && lastSubmission_) (void)impl_->state().waitFor(lastSubmission_);
 }
 
-// Not recorded for simultaneous use, which has drivers copy the commands at every submission.
+// Not recorded for simultaneous use, because drivers would then copy the commands in every submission.
 Result<void> Recording::submit() {
   if (lastSubmission_) TG_CHECK(wait());
   TG_TRY(lastSubmission_, impl_->state().submit(impl_->commands));
@@ -192,7 +192,7 @@ Result<std::vector<DeviceTime>> Recording::times() {
       ticks.data(), sizeof(uint64_t), VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
   if (result != VK_SUCCESS)
     return state.failure(result, fmt::format("reading the times of '{}'", impl_->name));
-  // The counter may be narrower than 64 bits and wrap between two readings.
+  // The counter may have fewer than 64 bits and wrap between two readings.
   const uint32_t bits = state.probe.timestampBits;
   const uint64_t mask = bits >= 64 ? UINT64_MAX : (uint64_t(1) << bits) - 1;
   const double microseconds = double(state.probe.limits.timestampPeriod) / 1000.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work recorded once and submitted many times.
+// A list of commands that is recorded once and submitted many times.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@
 
 namespace tg::vulkan {
 
-/// A part of a buffer bound to a kernel; `bytes` -1 means up to the buffer's end. As texels a part
-/// need not be a whole number of them: the last one reads on into the padding every buffer has.
+/// A part of a buffer bound to a kernel; `bytes` of -1 means up to the buffer's end. A part bound as texels need not be
+/// a whole number of texels: the last one extends into the padding that every buffer has.
 struct Binding {
   Buffer* buffer = nullptr;
   int64_t offset = 0;
@@ -27,20 +27,20 @@ struct Dispatch {
   std::shared_ptr<Pipeline> pipeline;
   std::array<uint32_t, 3> grid{1, 1, 1};  ///< workgroups
   std::vector<Binding> bindings;          ///< one per binding of the pipeline
-  std::string label;                      ///< for errors and graphics debuggers; the kernel's name when empty
+  std::string label;                      ///< for errors and graphics debuggers; "" means the kernel's name
 };
 
-/// Everything before is finished and visible to everything after.
+/// All earlier commands are finished, and their writes visible, before any later command starts.
 struct Barrier {};
 
-/// Sets whole 32-bit words: offset and bytes are multiples of 4.
+/// Fills whole 32-bit words: offset and bytes must be multiples of 4.
 struct Fill {
   Buffer* buffer = nullptr;
   int64_t offset = 0, bytes = 0;
   uint32_t value = 0;
 };
 
-/// The two ranges do not overlap.
+/// The two ranges must not overlap.
 struct Copy {
   Buffer* source = nullptr;
   int64_t sourceOffset = 0;
@@ -57,11 +57,11 @@ struct CommandCounts {
 };
 CommandCounts countOf(std::span<const Command> commands);
 
-/// What a recording measures by the device's own clock.
+/// What a recording measures with the device's clock.
 enum class Timestamps : uint8_t {
   none,
-  ends,     ///< two: before the first command and after the last, which costs the run nothing
-  commands  ///< two for every command but barriers
+  ends,     ///< two: before the first command and after the last; no overhead
+  commands  ///< two for every command except barriers
 };
 
 struct RecordingOptions {
@@ -69,18 +69,17 @@ struct RecordingOptions {
   Timestamps timestamps = Timestamps::none;
 };
 
-/// From when to when the device worked on something: microseconds from the first timestamp on.
+/// The start and end of some work on the device, in microseconds from the first timestamp.
 struct DeviceTime {
   double begin = 0, end = 0;
   double microseconds() const { return end - begin; }
 };
 
-/// One command buffer. Each submission starts after everything submitted before it has finished,
-/// sees the host's writes to mapped memory, and makes its own visible to the host. Not for several
-/// threads at once.
+/// One command buffer. Each submission starts after all earlier submissions have finished. It sees the host's writes to
+/// mapped memory, and makes its own writes visible to the host. Not thread-safe.
 class Recording {
  public:
-  /// An error names the dispatch and the limit or range that a command breaks.
+  /// The error names the dispatch and the limit or range that a command violates.
   static Result<std::unique_ptr<Recording>> create(Device& device, std::vector<Command> commands,
                                                    RecordingOptions options = {});
   /// Waits for the last submission.
@@ -88,17 +87,17 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  /// Queues the commands once more, after waiting for the recording's last submission; those of other
-  /// recordings may still be running.
+  /// Submits the commands again. First waits for this recording's own last submission; other recordings may still be
+  /// running.
   Result<void> submit();
-  /// Blocks until the last submission has finished.
+  /// Waits until the last submission has finished.
   Result<void> wait();
   /// The last submission's number, for `Device::waitFor`; 0 before the first.
   uint64_t lastSubmission() const { return lastSubmission_; }
 
-  /// Device times of the last submission, waiting for it: with Timestamps::commands one for each dispatch,
-  /// fill and copy, in order, with Timestamps::ends one for all of them together. Commands with no barrier
-  /// between them overlap, and each is then charged from when those before it had finished.
+  /// The device times of the last submission, for which it waits. With Timestamps::commands there is one for each
+  /// dispatch, fill and copy, in order; with Timestamps::ends, one for all of them together. Commands without a barrier
+  /// between them overlap, and each is then measured from the end of those before it.
   Result<std::vector<DeviceTime>> times();
 
   int64_t dispatchCount() const { return counts_.dispatches; }

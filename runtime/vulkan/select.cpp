@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choosing a device from a list: text in, index and reason out.
+// Chooses a device from a list: takes a text, and gives an index and a reason.
 #include <algorithm>
 #include <cctype>
 
@@ -33,7 +33,7 @@ std::string listing(std::span<const DeviceInfo> devices) {
   return text;
 }
 
-/// The usable device of the best type among those that `fits` accepts, the first of equals; or -1.
+/// The first usable device of the best type among those that `fits` accepts, or -1.
 template <class Fits>
 int best(std::span<const DeviceInfo> devices, Fits fits) {
   int found = -1;
@@ -49,12 +49,12 @@ bool allDigits(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-/// A number that is one of the indices. Other numbers may still be part of a name ("4090").
+/// Whether the text is a number that is a valid index. Other numbers may still be part of a name ("4090").
 bool isIndex(std::string_view text, size_t count) {
   return allDigits(text) && text.size() < 6 && size_t(std::stoi(std::string(text))) < count;
 }
 
-/// The K-th of the usable devices that are of the best type. CPUs are shared.
+/// The K-th of the usable devices of the best type. Processes share CPUs.
 Result<Selection> ownDevice(std::span<const DeviceInfo> devices, int number) {
   const int first = best(devices, [](const DeviceInfo&) { return true; });
   if (first < 0) return fail("no Vulkan device can be used; there are: " + listing(devices));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exports memory and timeline semaphores of a device that was opened with `shared` to another API on the same GPU, as
-// file descriptors. The caller owns them.
+// Exports memory and timeline semaphores of a device that was opened with `shared`, as file descriptors, to another API
+// on the same GPU. The caller owns the descriptors.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,27 @@ namespace tg::vulkan {
 
 struct SharedMemory {
   int descriptor = -1;
-  int64_t bytes = 0;  ///< of the allocation; the buffer starts at 0
+  int64_t bytes = 0;  ///< of the allocation; the buffer begins at 0
 };
-/// Of a buffer of kind `device`, which must outlive the other API's use.
+/// Exports a buffer of kind `device`, which must outlive its use by the other API.
 Result<SharedMemory> shareMemory(const Buffer& buffer);
 
-/// The device's timeline semaphore, which reaches a submission's number (`Recording::lastSubmission`) when that is done.
+/// Exports the device's timeline semaphore. It reaches a submission's number (`Recording::lastSubmission`) when that is
+/// done.
 Result<int> shareSubmissions(Device& device);
 
 /// A timeline semaphore that the other API signals and the device's queue waits for.
 class ExternalTimeline {
  public:
   static Result<std::unique_ptr<ExternalTimeline>> create(Device& device);
-  /// Waits for everything submitted so far.
+  /// Waits for all submissions so far.
   ~ExternalTimeline();
   ExternalTimeline(const ExternalTimeline&) = delete;
   ExternalTimeline& operator=(const ExternalTimeline&) = delete;
   Result<int> share() const;
   /// The semaphore's value; 0 before the first signal.
   Result<uint64_t> reached() const;
-  /// Later submissions wait for this value. Its signal must be enqueued already.
+  /// Makes later submissions wait for this value. Its signal must already be enqueued.
   void await(uint64_t value);
 
  private:

@@ -15,7 +15,8 @@ namespace tg::vulkan {
 
 namespace {
 
-// Of NVIDIA, RADV, NVK and ANV, as far as each has such a figure. NVIDIA's "Local Memory Size" means nothing.
+// The names of NVIDIA, RADV, NVK and ANV, as far as they have such a figure. NVIDIA's "Local Memory Size" is
+// meaningless.
 constexpr std::string_view kRegisters[] = {"Register Count", "VGPRs", "Number of GPRs"};
 constexpr std::string_view kShared[] = {"Shared Memory Size", "LDS size", "SLM size",
                                         "Workgroup Memory Size"};

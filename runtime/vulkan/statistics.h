@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What drivers tell of kernels that they have compiled: registers, shared memory, what did not fit. Each driver has its
-// own words for them.
+// The driver's statistics on compiled kernels: registers, shared memory, spills. Each driver has its own names for
+// them.
 #pragma once
 
 #include <cstdint>
@@ -10,30 +10,31 @@
 
 namespace tg::vulkan {
 
-/// A figure in the driver's words.
+/// A figure with the driver's name for it.
 struct Statistic {
   std::string name;
   double value = 0;
 };
 
 struct KernelStatistics {
-  /// In the driver's order. Where it made several programs of a kernel, each has its name in front, "SIMD16: …".
+  /// In the driver's order. If the driver compiled several programs for a kernel, the names have a prefix, such as
+  /// "SIMD16: …".
   std::vector<Statistic> told;
   int64_t declaredShared = 0;  ///< bytes of shared memory in the kernel's text
 
-  // What is known by these drivers' words; nothing where the driver does not tell it, or of several programs.
-  std::optional<double> registers() const;    ///< of an invocation
-  std::optional<double> sharedBytes() const;  ///< of a workgroup; NVIDIA's compiler spills registers there
+  // The figures that are recognised by name; nothing if the driver does not give one, or has several programs.
+  std::optional<double> registers() const;    ///< per invocation
+  std::optional<double> sharedBytes() const;  ///< per workgroup; NVIDIA's compiler may spill registers there
   std::optional<double> spills() const;       ///< registers, or instructions that spill, as the driver counts
   std::optional<double> scratchBytes() const;
 };
 
-/// "96 registers, shared 24.6 KiB (18.9 declared), 3 spills, 64 bytes of scratch", what there is of it; the driver's first
-/// figures where none of these; "" where it tells nothing.
+/// A text such as "96 registers, shared 24.6 KiB (18.9 declared), 3 spills, 64 bytes of scratch", with those that are
+/// known; the driver's first figures if none of these is; "" without statistics.
 std::string sentence(const KernelStatistics& statistics);
 
-/// A JSON object of the same: `registers`, `shared_bytes`, `declared_shared_bytes`, `spills`, `scratch_bytes`, and in
-/// `driver_tells` all figures by the driver's words. Without members where it tells nothing.
+/// The same as a JSON object: `registers`, `shared_bytes`, `declared_shared_bytes`, `spills`, `scratch_bytes`, and all
+/// of the driver's figures by its own names in `driver_tells`. Empty without statistics.
 std::string toJson(const KernelStatistics& statistics);
 
 }  // namespace tg::vulkan

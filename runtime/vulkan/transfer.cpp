@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving bytes between host and device: mapped buffers by memcpy, the others through one staging buffer.
+// Transfers between host and device: memcpy for mapped buffers, one staging buffer for the others.
 #include <algorithm>
 #include <cstring>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t stagingLimit = int64_t(64) << 20;
 constexpr int64_t stagingAlignment = 16;
 
-/// A part of a transfer that fits the staging buffer.
+/// A part of a transfer that fits in the staging buffer.
 struct Piece {
   const Buffer* buffer;
   int64_t offset, bytes, staged;
@@ -36,7 +36,7 @@ Result<void> checkRanges(Device& device, std::span<const T> all, const char* wha
   return {};
 }
 
-/// The staged transfers, cut into batches that fit the staging buffer.
+/// Cuts the staged transfers into batches that fit in the staging buffer.
 template <class T>
 std::vector<std::vector<Piece>> batches(std::span<const T> all) {
   std::vector<std::vector<Piece>> result;
@@ -58,7 +58,7 @@ std::vector<std::vector<Piece>> batches(std::span<const T> all) {
   return result;
 }
 
-/// Makes the staging buffer large enough for the batches; it grows in powers of two and is kept.
+/// Grows the staging buffer, in powers of two, so that it holds every batch. It is kept for later transfers.
 Result<void> reserveStaging(DeviceState& state, const std::vector<std::vector<Piece>>& all) {
   int64_t needed = 0;
   for (const auto& batch : all) needed = std::max(needed, batch.back().staged + batch.back().bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one translation unit that defines volk's function pointers. They are hidden so that a program
-// which links the Vulkan loader itself keeps its own symbols of the same names.
+// The only translation unit that defines volk's function pointers. They are hidden, so that a program that links to the
+// Vulkan loader itself keeps its own symbols of the same names.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
