@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one element of a tensor stands in memory: little-endian, i1 as a 4-byte 0 or 1.
+// The representation of a tensor element in memory: little-endian; i1 as a 4-byte 0 or 1.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tg {
 
-/// What memory holds that nothing was written to: as f32 a quiet NaN, as i32 negative.
+/// Marks memory that was never written: as f32 a quiet NaN, as i32 negative.
 constexpr uint32_t kPoison = 0xFFC0DEADu;
 
 inline void poisonBytes(std::span<std::byte> bytes) {
@@ -42,7 +42,7 @@ inline double decodeElement(DType dtype, const std::byte* from) {
   return 0;
 }
 
-/// Rounds as the type does.
+/// Rounds the value to the type and stores it.
 inline void encodeElement(DType dtype, double value, std::byte* to) {
   switch (info(dtype).family) {
   case DTypeFamily::real:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg.custom: the kernel of the module, lane by lane, on arrays.
+// Evaluates tg.custom: runs the module's kernel lane by lane on arrays.
 #include <fmt/format.h>
 
 #include "ir/kernel/custom.h"
@@ -13,7 +13,7 @@ namespace tg {
 
 namespace {
 
-/// Elements of tensors as kernels have them in memory: in wide runs floats stay f64.
+/// Converts tensor elements to the kernels' representation in memory. In wide runs, floats stay f64.
 class KernelBytes {
  public:
   explicit KernelBytes(bool wide) : wide_(wide) {}
@@ -40,7 +40,7 @@ class KernelBytes {
     }
     return array;
   }
-  /// What a parameter finds in its buffer: its input, zeros to add to, or nothing that means anything.
+  /// The initial contents of a parameter's buffer: its input, zeros to accumulate to, or undefined.
   std::vector<std::byte> start(const Op& op, const CustomParam& param, BufMode mode,
                                std::span<const NdArray* const> inputs) const {
     if (param.input >= 0) return store(*inputs[static_cast<size_t>(param.input)]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation rules of elementwise ops that are no row of the scalar table. Part of eval_ops.cpp.
+// Evaluation of elementwise ops that are not in the scalar table. Part of eval_ops.cpp.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace tg {
 
-/// Rows of the scalar table: NumPy broadcasting of up to three operands.
+/// Evaluates ops of the scalar table, with NumPy broadcasting of up to three operands.
 inline void evalByScalar(EvalCall& call) {
   const Scalar scalar = call.op.info().scalar;
   NdArray& out = call.out[0];
@@ -24,7 +24,7 @@ inline void evalByScalar(EvalCall& call) {
     strides[k] = broadcastStrides(operand.shape(), out.shape());
     data[k] = operand.data.data();
   }
-  // A product of integers may need more bits than f64 has; only its low 32 bits count.
+  // A product of integers may need more bits than f64 has. Only its low 32 bits are used.
   const bool product = scalar == Scalar::mul || scalar == Scalar::square;
   const bool integers = !isFloat(out.type.dtype) && product;
   visit<3>(out.shape(), strides, {}, [&](int64_t at, const std::array<int64_t, 3>& from) {
@@ -66,7 +66,7 @@ inline void evaluate(at::causal_mask, EvalCall& call) {
   }
 }
 
-/// Appends the numbers of a literal or of a nested list of them.
+/// Appends the number of a literal, or all numbers of a nested list.
 inline void flatten(const Operand& operand, std::vector<double>& into) {
   if (operand.isLiteral()) into.push_back(operand.number());
   for (const Operand& item : operand.items) flatten(item, into);

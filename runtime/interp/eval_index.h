@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation rules of ops with indices. An id outside [0, n) reads as zero, receives nothing and is
-// counted. Part of eval_ops.cpp.
+// Evaluation of ops with indices. An id outside [0, n) reads as zero, its update is dropped, and it is counted. Part of
+// eval_ops.cpp.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace tg {
 
-/// Calls fn(position, id) for every id inside [0, extent) and counts the others.
+/// Calls fn(position, id) for every id inside [0, extent), and counts the others.
 template <class Fn>
 void forEachId(EvalCall& call, const NdArray& ids, int64_t extent, Fn&& fn) {
   for (size_t at = 0; at < ids.data.size(); ++at) {
@@ -40,8 +40,8 @@ inline void evaluate(at::scatter_add, EvalCall& call) {
   });
 }
 
-/// Calls fn(position, place) for every element of `ids` along an axis of `shape`: its place in a tensor of
-/// that shape; ids outside are counted.
+/// Calls fn(position, place) for every element of `ids`, which index an axis of `shape`: its offset in a tensor of that
+/// shape. Ids outside are counted.
 template <class Fn>
 void forEachAlong(EvalCall& call, const NdArray& ids, const Shape& shape, int axis, Fn&& fn) {
   int64_t after = 1;
@@ -71,8 +71,8 @@ inline void evaluate(at::one_hot, EvalCall& call) {
   forEachId(call, *call.in[0], depth, [&](int64_t at, int64_t id) { call.out[0].data[at * depth + id] = 1; });
 }
 
-/// A composite that compares its targets with the classes instead of reading by them: its
-/// decomposition has nothing to count, so the targets are counted here, but for ignored ones.
+/// For a composite that compares its targets with class numbers instead of reading by them. Its decomposition cannot
+/// count invalid targets, so they are counted here, except for ignored ones.
 inline void countTargets(EvalCall& call) {
   if (call.op.code != Opcode::cross_entropy && call.op.code != Opcode::cross_entropy_grad) return;
   NdArray targets = *call.in[at::cross_entropy::targets];

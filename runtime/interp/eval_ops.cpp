@@ -19,7 +19,7 @@ namespace {
 
 constexpr EvalEntry notInStage(std::string_view reason) { return {EvalKind::notInStage, nullptr, reason}; }
 
-/// Why a row has no value of its own to compute; an empty entry for the others.
+/// The reason why a row has no value of its own to compute; empty for other rows.
 template <Opcode>
 constexpr EvalEntry kNotHere{};
 
@@ -52,13 +52,13 @@ constexpr EvalEntry kNotHere<Opcode::custom> = notInStage("evalOp runs its kerne
 template <>
 constexpr EvalEntry kNotHere<Opcode::grad> = notInStage("run append-grad first: it expands tg.grad into ops");
 
-/// A row without `evaluate` in the header of its family does not compile.
+/// A row without an `evaluate` function in the header of its family does not compile.
 template <class Row>
 void evaluateRow(EvalCall& call) {
   evaluate(Row{}, call);
 }
 
-// Rows with a scalar and composites have their entry by their row.
+// Scalar ops and composites get their entries from their rows.
 template <Opcode code, class Row, Scalar scalar, unsigned traits>
 constexpr EvalEntry entryOf() {
   if constexpr (scalar != Scalar::none)
@@ -145,8 +145,8 @@ Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const
 std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands) {
   if (op.code == Opcode::random_normal) return normalMagnitude(op, operands);
   if (toleranceClass(op.info()) != ToleranceClass::reduction) return std::nullopt;
-  // Each is a sum of products of its float operands, so their absolute values give the sum of |terms|; the x
-  // of max_pool2d_grad only selects terms.
+  // Each result is a sum of products of the float operands, so evaluation on their absolute values gives the sum of
+  // |terms|. The x of max_pool2d_grad only selects terms.
   std::vector<NdArray> absolute;
   for (const NdArray* operand : operands) {
     const bool selects = op.code == Opcode::max_pool2d_grad && absolute.empty();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation room: what each op of the tensor dialect computes, in f64, from its definition.
-// Plain on purpose: this is what every other executor is compared with.
+// Defines what each op of the tensor dialect computes, in f64. The code is deliberately simple, as every other executor
+// is compared with it.
 #pragma once
 
 #include <deque>
@@ -17,15 +17,15 @@
 
 namespace tg {
 
-/// How evaluation goes, and what it counts on its way.
+/// Options of an evaluation, and what it counts.
 struct EvalContext {
-  bool exact = false;              ///< round every op's result to its type; else floats stay f64
-  int64_t outOfRange = 0;          ///< ids outside their table, once for each op that meets one
-  const Module* module = nullptr;  ///< holds the kernels of tg.custom; null: there is none to run
-  KernelRunOptions kernel;         ///< how they are run
+  bool exact = false;      ///< round the results of every op to their types; otherwise floats stay f64
+  int64_t outOfRange = 0;  ///< ids outside their table, once for each op that meets one
+  const Module* module = nullptr;  ///< has the kernels of tg.custom; null if there are none to run
+  KernelRunOptions kernel;         ///< options for running these
 };
 
-/// One op being evaluated. `in` holds the value operands in order; `out` is typed and zero-filled.
+/// The evaluation of one op. `in` has the value operands in order; `out` has the right types and is zero-filled.
 struct EvalCall {
   const Op& op;
   std::span<const NdArray* const> in;
@@ -33,9 +33,9 @@ struct EvalCall {
   EvalContext& context;
 };
 
-/// byScalar: the row's scalar function with NumPy broadcasting. rule: a function of its own.
-/// decomposes: the composite's primitives. notInStage: no value of its own to compute (effects,
-/// structure) or gone before anything runs; `reason` says which.
+/// How an op is evaluated. byScalar: by the row's scalar function, with NumPy broadcasting. rule: by a function of its
+/// own. decomposes: as the composite's decomposition into primitives. notInStage: it computes no value of its own
+/// (effects, structure), or does not exist any more when anything runs; `reason` says which.
 enum class EvalKind : uint8_t { byScalar, rule, decomposes, notInStage };
 
 struct EvalEntry {
@@ -44,24 +44,24 @@ struct EvalEntry {
   std::string_view reason;
 };
 
-/// The room's entry of an op. Every row of ir/ops.def has one, or this does not compile.
+/// The entry of an op. If a row of ir/ops.def has none, this does not compile.
 const EvalEntry& evalEntry(Opcode code);
 
-/// The results of a verified op for operands of its operands' types. Integers wrap at 32 bits. An
-/// error only for an op that has no evaluation.
+/// The results of a verified op for operands of the right types. Integers wrap at 32 bits. The only error is an op that
+/// has no evaluation.
 Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const> operands,
                                     EvalContext& context);
 
-/// For each element of the first result, the sum of |terms| added up for it: ops of the tolerance class
-/// `reduction`, and random_normal. Nothing for other ops. It scales their tolerance.
+/// For each element of the first result, the sum of |terms| that were added to it. Only for ops of the tolerance class
+/// `reduction` and for random_normal; nothing for other ops. It scales the op's tolerance.
 std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands);
 
-/// The results of a tg.custom: its kernel on arrays. An access outside of a buffer, a race, or an `out`
-/// element written twice or undefined memory that is read is an error here, which names the op.
+/// Runs the kernel of a tg.custom on arrays. Errors, which name the op: an access outside of a buffer, a race, an `out`
+/// element that is written twice, a read of undefined memory.
 Result<std::vector<NdArray>> evalCustom(const Op& op, std::span<const NdArray* const> inputs,
                                         EvalContext& context);
 
-/// Values while a block runs, owned here or borrowed from a longer-lived place.
+/// The values of a running block, owned here or borrowed from something that lives longer.
 class Environment {
  public:
   void borrow(const Value* value, const NdArray* array) { at_[value] = array; }
@@ -73,7 +73,7 @@ class Environment {
   std::deque<NdArray> owned_;
 };
 
-/// Evaluates an op on the environment's values and adds its results.
+/// Evaluates an op on values of the environment and adds its results to it.
 Result<void> evalInto(const Op& op, Environment& environment, EvalContext& context);
 
 }  // namespace tg

@@ -23,8 +23,8 @@ void forEachDraw(EvalCall& call, Fn&& fn) {
   }
 }
 
-/// An f32 product and an f32 sum also where floats stay f64 elsewhere: that is the op's meaning. (f64 holds
-/// the exact product, and a sum rounded to f64 first rounds to the same f32.)
+/// The product and the sum are f32 even if floats stay f64 elsewhere, because the op is defined that way. (f64 holds
+/// the product exactly, and a sum rounded first to f64 and then to f32 gives the same f32.)
 inline void evaluate(at::random_uniform, EvalCall& call) {
   const double low = as::random_uniform(call.op).low();
   const auto width = static_cast<float>(as::random_uniform(call.op).high() - low),

@@ -16,14 +16,14 @@
 
 namespace tg {
 
-/// Strides into the reduced tensor at the axes of `shape`: 0 along the reduced ones.
+/// Strides of the reduced tensor along the axes of `shape`: 0 for the reduced axes.
 inline Strides reducedStrides(const Shape& shape, const std::vector<int64_t>& axes) {
   Shape kept = shape;
   for (int64_t axis : axes) kept[normalAxis(axis, shape.rank())] = 1;
   return broadcastStrides(kept, shape);
 }
 
-/// Calls fn(element of x, its place in the result) in row-major order of x.
+/// Calls fn(element of x, offset in the result) in row-major order of x.
 template <class Fn>
 void forEachReduced(EvalCall& call, Fn&& fn) {
   const NdArray& x = *call.in[0];
@@ -32,7 +32,7 @@ void forEachReduced(EvalCall& call, Fn&& fn) {
 }
 
 inline void evaluate(at::sum, EvalCall& call) {
-  // Integer sums wrap as they go, so that they never outgrow what f64 holds exactly.
+  // Integer sums wrap at each addition, so that they never exceed what f64 holds exactly.
   const DType dtype = call.out[0].type.dtype;
   if (isFloat(dtype))
     forEachReduced(call, [](double x, double& total) { total += x; });
@@ -56,7 +56,7 @@ inline void evaluate(at::min_reduce, EvalCall& call) {
   forEachReduced(call, [](double x, double& least) { least = scalar_math::min2(x, least); });
 }
 
-/// Calls fn(first element, distance of neighbours, number) for each line of x along the axis.
+/// Calls fn(first element, stride, length) for each line of x along the axis.
 template <class Fn>
 void forEachLine(const NdArray& x, int axis, Fn&& fn) {
   const int64_t step = denseStrides(x.shape())[axis];
@@ -66,7 +66,7 @@ void forEachLine(const NdArray& x, int axis, Fn&& fn) {
         [&](int64_t at, int64_t from) { fn(from, step, at); });
 }
 
-/// argmax and argmin: the first that no other beats.
+/// argmax and argmin: the first element that no other one exceeds.
 inline void evalArgExtremum(EvalCall& call) {
   const NdArray& x = *call.in[0];
   const int axis = normalAxis(as::argmax(call.op).axis(), x.type.rank());
@@ -100,10 +100,10 @@ inline void evaluate(at::cumsum, EvalCall& call) {
   });
 }
 
-/// One operand of a matrix product: where its matrices are and how they are read.
+/// One operand of a matrix product: the positions of its matrices, and their strides.
 struct MatrixOperand {
-  Strides batch{};           ///< offset of a matrix, at the axes of the batch
-  int64_t rowStep, colStep;  ///< of the matrix as multiplied, transposed already
+  Strides batch{};           ///< from one matrix to the next, for each batch axis
+  int64_t rowStep, colStep;  ///< strides of the matrix after any transposition
   int64_t rows, cols;
 
   MatrixOperand(const Shape& shape, const Shape& batchShape, bool transposed) {
@@ -118,8 +118,8 @@ struct MatrixOperand {
   }
 };
 
-/// Operands of a matrix product as its precision reads them: the nearest f16 or bf16 to each element and, of f32x3,
-/// the f16 nearest to what remains.
+/// An operand of a matrix product at the precision of the op: each element rounded to f16 or bf16. For f32x3, also the
+/// rounded remainder.
 inline std::vector<double> narrowed(const std::vector<double>& from, DType narrow) {
   std::vector<double> out(from.size());
   std::transform(from.begin(), from.end(), out.begin(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The body of a tg.fused: isolated from above, so that its bindings are all it needs.
+// Evaluates the body of a tg.fused. It is isolated from above: it uses no values except its bindings.
 
 #include "runtime/interp/interp_state.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation rules of ops that only move elements. Part of eval_ops.cpp.
+// Evaluation of ops that only move elements. Part of eval_ops.cpp.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@ inline void evaluate(at::slice, EvalCall& call) {
   readStrided(call, strides, start);
 }
 
-/// Each reversed axis is read from its last element backwards.
+/// Reads each reversed axis from its last element backwards.
 inline void evaluate(at::flip, EvalCall& call) {
   const Shape& shape = call.in[0]->shape();
   Strides strides = denseStrides(shape);
@@ -57,7 +57,7 @@ inline void evaluate(at::flip, EvalCall& call) {
   readStrided(call, strides, start);
 }
 
-/// out[corner + (interior + 1)·position of x's element] = x, over x.
+/// Writes all elements of x: out[corner + (interior + 1)·position of x's element] = x.
 inline void writeBlock(const NdArray& x, NdArray& out, const std::vector<int64_t>& corner,
                        const std::vector<int64_t>& interior = {}) {
   Strides strides = denseStrides(out.shape());

@@ -10,7 +10,7 @@
 
 namespace tg {
 
-/// The offset into x of each element of x's windows: strides over the windows' shape, and where they start.
+/// The strides of x along the axes of its windows' shape; sets `start` to the offset of the first window.
 inline Strides windowStrides(const Op& op, const Shape& x, int64_t size, int64_t* start) {
   const int axis = normalAxis(as::unfold(op).axis(), x.rank());
   const int64_t dilation = as::unfold(op).dilation();

@@ -43,7 +43,7 @@ Result<Interpreter> Interpreter::create(const Module& module, const InterpOption
   });
 }
 
-/// Names of a module's items for an error: `@a, @b`, or "none".
+/// The names of a module's items for an error: `@a, @b`, or "none".
 template <class Filter>
 static std::string listItems(const Module& module, Filter&& filter) {
   std::string out;
@@ -52,7 +52,7 @@ static std::string listItems(const Module& module, Filter&& filter) {
   return out.empty() ? "none" : out;
 }
 
-/// Checks that an array given for `what` has the type and as many elements as the type says.
+/// An error unless the array given for `what` has this type, and as many elements as the type says.
 static Result<void> checkArray(const std::string& what, const Loc& loc, const Type& type,
                                const NdArray& array) {
   if (array.type != type)

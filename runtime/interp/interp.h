@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference interpreter: runs a function of a module of any stage, plainly. It is the oracle
-// the compiler's passes and the devices are compared with (`tolerance.h` says how closely).
+// The reference interpreter: runs a function of a module of any stage by simple, direct code. The compiler's passes and
+// the devices are compared with it (`tolerance.h` says how closely).
 #pragma once
 
 #include <map>
@@ -19,22 +19,22 @@
 
 namespace tg {
 
-/// wide: floats stay f64 from op to op (where a planned buffer holds a value, it is rounded).
-/// exact: every op's result is rounded to its type. automatic: wide for stages tensor and fused,
-/// exact from planned on. Kernels round always.
+/// wide: floats stay f64 from op to op (but a value in a planned buffer is rounded). exact: the results of every op are
+/// rounded to their types. automatic: wide for stages tensor and fused, exact from planned on. Kernels always round.
 enum class InterpMode : uint8_t { automatic, wide, exact };
 
 struct InterpOptions {
   InterpMode mode = InterpMode::automatic;
-  KernelRunOptions kernel;  ///< schedule of a kernel's lanes; bounds and race checks; not wide
-  std::shared_ptr<collective::Engine> ranks = nullptr;  ///< joins this rank with others; null: one alone
+  KernelRunOptions kernel;  ///< schedule of a kernel's lanes, bounds and race checks; `wide` is not used
+  std::shared_ptr<collective::Engine> ranks =
+      nullptr;  ///< connects this rank with others; null for a single rank
 };
 
 struct RunCounters {
-  int64_t outOfRange = 0;             ///< ids outside their table, kernel accesses outside a buffer
+  int64_t outOfRange = 0;             ///< ids outside of their table, accesses of kernels outside of a buffer
   int64_t races = 0;                  ///< data races of kernels
   int64_t rewrites = 0;               ///< kernels' second stores to an element of an `out` buffer
-  int64_t uninitialised = 0;          ///< kernels' reads of shared, local or tape elements nobody wrote
+  int64_t uninitialised = 0;          ///< kernels' reads of shared, local or tape elements before a write
   std::vector<std::string> findings;  ///< a line for each of the kernels' findings
 };
 
@@ -44,38 +44,39 @@ struct RunResult {
   std::map<std::string, NdArray> paramGrads;             ///< by parameter
   RunCounters counters;
 
-  /// A result by name, or null.
+  /// The result with this name, or null.
   const NdArray* result(std::string_view name) const;
 };
 
-/// What the stages keep between calls.
+/// The params and states that are kept between calls.
 class InterpState;
 
 class Interpreter {
  public:
-  /// `module` is verified and outlives the interpreter. Params and states start as zeros. An error
-  /// when a planned module has a param or state without a home.
+  /// `module` must be verified and outlive the interpreter. Params and states are zero at first. An error if a planned
+  /// module has a param or state without a home.
   static Result<Interpreter> create(const Module& module, const InterpOptions& options = {});
   Interpreter(Interpreter&&) noexcept;
   Interpreter& operator=(Interpreter&&) noexcept;
   ~Interpreter();
 
-  /// Sets a param or state. Errors: no such name (the known ones are listed), another type, a wrong
-  /// number of elements.
+  /// Sets a param or state. Errors: an unknown name (the error lists the known ones), another type, a wrong number of
+  /// elements.
   Result<void> setStorage(const std::string& name, const NdArray& value);
   Result<NdArray> storage(const std::string& name) const;
-  /// Elements of a param or state from `first` on, whole rows of its last axis, inside of it. Errors: no such name.
+  /// Writes elements of a param or state from `first` on, which must be whole rows of its last axis and lie inside it.
+  /// Errors: no such name.
   Result<void> writeRows(const std::string& name, int64_t first, std::span<const double> elements);
   Result<void> readRows(const std::string& name, int64_t first, std::span<double> elements) const;
-  /// The array that holds a param or state, and its replacement by that of another interpreter: both then
-  /// see each other's updates. Errors: as for setStorage, and stage planned or later.
+  /// `sharedStorage` returns the array that holds a param or state; `shareStorage` replaces it by an array of another
+  /// interpreter, so that both see each other's updates. Errors: as for setStorage, and stage planned or later.
   Result<std::shared_ptr<NdArray>> sharedStorage(const std::string& name) const;
   Result<void> shareStorage(const std::string& name, std::shared_ptr<NdArray> array);
 
-  /// Runs a function with all its arguments, host scalars included, by name. Errors: no such
-  /// function, a missing or unknown input, a wrong shape or element type, an op that cannot be
-  /// evaluated. Before planned, params and states read as at entry and updates commit at the end;
-  /// after an error nothing is updated. From planned on the arena starts as NaN patterns.
+  /// Runs a function. `inputs` has all its arguments by name, host scalars included. Errors: no such function, a
+  /// missing or unknown input, a wrong shape or element type, an op that cannot be evaluated. Before stage planned,
+  /// reads of params and states see their values at entry, and updates are committed at the end; after an error nothing
+  /// is updated. From planned on, the arena starts as NaN patterns.
   Result<RunResult> run(const std::string& function, const std::map<std::string, NdArray>& inputs);
 
  private:

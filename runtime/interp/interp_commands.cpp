@@ -52,7 +52,7 @@ class CommandWalk {
       return failAt(op.loc, "planned memory holds f32: its kernels cannot run wide");
     KernelRunOptions options = call_.state.options.kernel;
     options.module = &call_.state.module;
-    // Kernels may rely on the width that their target states.
+    // Kernels may rely on the subgroup width that their target states.
     TG_TRY(Target target, targetOf(options.module->attrs));
     if (target.subgroup > 1) options.subgroupSize = static_cast<uint32_t>(target.subgroup);
     TG_TRY(KernelCounters counted, runKernel(*kernel, buffers, grid, options));
@@ -90,7 +90,7 @@ class CommandWalk {
     return {};
   }
 
-  /// Runs at once: no command between begin and wait may use the result.
+  /// Runs the collective immediately: no command between begin and wait may use its result.
   Result<void> runSharded(const Op& op) {
     const OperandList& args = op.keyword("args")->items;
     for (size_t i = 0; i < args.size(); i += 2) {

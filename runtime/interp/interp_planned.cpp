@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stage planned: values exist only as the bytes of their places. A region reads its operands there
-// when its turn comes, so a place given away too early is a wrong number here.
+// Stage planned: a value exists only as the bytes of its place. A region reads its operands from there when it runs, so
+// a place that the plan reuses too early gives a wrong number here.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ Result<void> waitCollective(InterpCall& call, int64_t ticket) {
   return ranks ? ranks->wait(ticket) : Result<void>();
 }
 
-/// The values a function shows to its caller, in text order.
+/// The values that a function shows to its caller, in the order of the text.
 static std::vector<const Value*> outputs(const Item& function) {
   std::vector<const Value*> out;
   for (Op* op : function.body.ops)
@@ -119,7 +119,7 @@ Result<void> collectOutputs(InterpCall& call) {
 
 namespace {
 
-/// Half-open bytes of one buffer.
+/// A half-open byte range of one buffer.
 struct Extent {
   std::string buffer;
   int64_t begin, end;
@@ -144,7 +144,7 @@ class PlannedWalk {
   }
 
  private:
-  /// A binding's tensor, read from its place; a group is one flat tensor from its first member on.
+  /// A binding's tensor, read from its place. A group is one flat tensor that begins at its first member.
   Result<NdArray> bind(const Operand& binding) {
     const Operand& source = binding.items[0];
     const Value& first = source.kind == Operand::Kind::group ? *source.items[0].value : *source.value;
@@ -170,7 +170,7 @@ class PlannedWalk {
     return {};
   }
 
-  /// In place, as the plan has it.
+  /// Reduces in place, as the plan has placed the value.
   Result<void> allReduce(const Op& op) {
     for (const auto& result : op.results) {
       TG_TRY(const Place* place, homeOf(*result));
@@ -206,8 +206,8 @@ class PlannedWalk {
     return {place.buffer, place.offset, place.offset + placedBytes(value.type, place)};
   }
 
-  /// A dispatch may write its results before it has read all operands: only a result that takes
-  /// over an operand's very bytes leaves that operand readable.
+  /// Poisons the results of a dispatch before it runs: it may write results before it has read all operands. Only a
+  /// result in place of an operand, with exactly the same bytes, leaves that operand readable.
   Result<void> poisonResults(const Op& op) {
     std::vector<Extent> reads;
     std::vector<const Value*> sources;
@@ -225,7 +225,7 @@ class PlannedWalk {
     return {};
   }
 
-  /// Free when the new value lives at the symbol's home already, else a copy at the end.
+  /// Copies the new value to the symbol's home, unless it is already there.
   Result<void> commit(const Op& op) {
     const Item* item = call_.state.module.storage(as::update(op).name());
     TG_TRY(const Place* from, homeOf(*as::update(op).value()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the interpreter's files share: one walk for each kind of stage, and how regions run.
+// Shared by the interpreter's files: one function to run each kind of stage, and the evaluation of regions.
 #pragma once
 
 #include <map>
@@ -21,9 +21,9 @@ class InterpState {
 
   const Module& module;
   InterpOptions options;
-  /// Stages tensor and fused: params and states, which other interpreters may use too.
+  /// Stages tensor and fused: params and states; other interpreters may share them.
   std::map<std::string, std::shared_ptr<NdArray>> storage;
-  PlannedMemory memory;  ///< from planned on
+  PlannedMemory memory;  ///< used from stage planned on
 
   bool planned() const { return module.stage >= Stage::planned; }
   bool exact() const {
@@ -31,7 +31,7 @@ class InterpState {
   }
 };
 
-/// One call of a function: its inputs are checked and in the order of its arguments.
+/// One call of a function. Its inputs are checked, and in the order of its arguments.
 struct InterpCall {
   InterpState& state;
   const Item& function;
@@ -40,31 +40,31 @@ struct InterpCall {
   RunResult result;
 };
 
-/// Stages tensor and fused: values are arrays, updates commit at the end.
+/// Runs stages tensor and fused: values are arrays, and updates are committed at the end.
 Result<void> runTensors(InterpCall& call);
-/// Stage planned: every region reads and writes bytes.
+/// Runs stage planned: every region reads and writes bytes.
 Result<void> runPlanned(InterpCall& call);
-/// Stages kernel and spirv: commands over bytes, kernels lane by lane.
+/// Runs stages kernel and spirv: executes commands on bytes, and kernels lane by lane.
 Result<void> runCommands(InterpCall& call);
 
-/// Runs the body of a tg.fused on one array for each binding and returns what it yields: one array
-/// for each result slot, a flat one for a group.
+/// Runs the body of a tg.fused on one array for each binding. Returns one array for each result slot; a group has a
+/// flat one.
 Result<std::vector<NdArray>> evalRegion(const Op& fused, std::span<const NdArray* const> bindings,
                                         EvalContext& context);
-/// How many results each slot of a tg.fused has: 1, or the number of members of a group.
+/// The number of results of each slot of a tg.fused: 1, or the number of members of a group.
 std::vector<int> slotSizes(const Op& fused);
 inline bool isGroupSlot(const Op& fused, size_t slot) {
   return !fused.groups.empty() && fused.groups[slot] > 0;
 }
 
-/// The bytes an argument such as `in(@arena[0:64])` names.
+/// The bytes that an argument such as `in(@arena[0:64])` names.
 Result<std::span<std::byte>> bytesOf(PlannedMemory& memory, const Op& op, const Operand& argument);
-/// tg.fill: zeros.
+/// Runs a tg.fill, which writes zeros.
 Result<void> runFill(PlannedMemory& memory, const Op& op);
 
-/// Begins an all-reduce of f32 elements; the result is its ticket. A no-op on a single rank.
+/// Begins an all-reduce of f32 elements and returns its ticket. Does nothing on a single rank.
 Result<int64_t> beginCollective(InterpCall& call, std::span<std::byte> bytes, std::string_view reduction);
-/// The arguments of a reduce_scatter or all_gather.
+/// The operands of a reduce_scatter or all_gather.
 struct ShardArgs {
   const Loc& loc;
   std::string kind;
@@ -73,15 +73,15 @@ struct ShardArgs {
   std::span<const std::byte> send;
   std::span<std::byte> receive;
 };
-/// Runs it. An error if there is not one shard for each rank.
+/// Runs the collective. An error unless there is one shard for each rank.
 Result<void> runSharded(InterpCall& call, const ShardArgs& args);
 Result<void> waitCollective(InterpCall& call, int64_t ticket);
 
-/// Poisons the arena and the function's outputs, then stores the inputs.
+/// Poisons the arena and the function's outputs, and then stores the inputs.
 Result<void> beginPlannedCall(InterpCall& call);
 /// Reads results, captures and param_grads from their places.
 Result<void> collectOutputs(InterpCall& call);
-/// Where a function-level value lives, or an error that names it.
+/// The place of a value of the function, or an error that names it.
 Result<const Place*> homeOf(const Value& value);
 
 }  // namespace tg

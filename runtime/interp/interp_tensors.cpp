@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stages tensor and fused: every value is an array, nothing shares bytes.
+// Stages tensor and fused: every value is an array, and no two values share bytes.
 
 #include <algorithm>
 
@@ -29,7 +29,7 @@ class TensorWalk {
   }
 
  private:
-  /// The first element of the rows that an op names.
+  /// The index of the first element of the rows that an op names.
   static std::ptrdiff_t startOf(const Op& op, const Type& rows) {
     return static_cast<std::ptrdiff_t>(as::param(op).rows()[0] * (rows.elements() / rows.shape[0]));
   }
@@ -117,7 +117,7 @@ class TensorWalk {
     return {};
   }
 
-  /// What a binding's source is inside the region: the value, or a group's members in one flat tensor.
+  /// The source of a binding as it appears inside the region: the value, or the members of a group as one flat tensor.
   const NdArray* bind(const Operand& binding) {
     const Operand& source = binding.items[0];
     if (source.kind != Operand::Kind::group) return &environment_.at(source.value);

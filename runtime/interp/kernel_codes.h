@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instructions of a flattened kernel, over registers of a real type. What each lane-wise op of the kernel
-// language computes is the table's (ir/kernel/semantics.def).
+// The instruction set of flattened kernels, whose registers hold values of a real type. The table
+// ir/kernel/semantics.def defines what each lane-wise op of the kernel language computes.
 #pragma once
 
 #include <cassert>
@@ -9,8 +9,8 @@
 
 namespace tg {
 
-/// A register or word of memory; the instruction says what it holds. bool is 0 or 1. Real is float where
-/// results are rounded as on a device and double where nothing is rounded.
+/// A register or word of memory; the instruction determines its type. A bool is 0 or 1. Real is float if results are
+/// rounded as on a device, and double if nothing is rounded.
 template <class Real>
 union LaneWord {
   uint32_t u;
@@ -18,7 +18,7 @@ union LaneWord {
   Real f;
 };
 
-/// What a register holds of a type: bool, int32_t, uint32_t or the real type.
+/// The C++ type of a register's value: bool, int32_t, uint32_t or the real type.
 template <class T, class Real>
 T laneOf(LaneWord<Real> word) {
   if constexpr (std::same_as<T, bool>)
@@ -40,7 +40,7 @@ void setLane(LaneWord<Real>& word, T value) {
     word.u = value;
 }
 
-/// The bits of the f32 nearest to a register, and the register that holds an f32 of given bits.
+/// The bits of the f32 nearest to a register's value, and the register whose f32 has the given bits.
 template <class Real>
 uint32_t bitsOf(LaneWord<Real> x) {
   if constexpr (std::is_same_v<Real, float>)
@@ -56,7 +56,7 @@ LaneWord<Real> ofBits(uint32_t bits) {
 }
 
 enum class Code : uint16_t {
-// dst = the op of a, b and c, as floats, i32, u32 or bool; those that the op does not take are never used.
+// dst = the op of a, b and c, as floats, i32, u32 or bool; operands that the op does not have are ignored.
 #define OTHER(...)
 #define LANES(id, ...) id##_f, id##_i, id##_u, id##_b,
 #include "ir/kernel/semantics.def"
@@ -87,7 +87,7 @@ enum class Code : uint16_t {
   end,
 };
 
-/// The instruction of a lane-wise op on operands of an element type.
+/// The instruction for a lane-wise op on operands of an element type.
 inline Code laneCode(KernelOp op, DType dtype) {
   const int offset = isFloat(dtype) ? 0 : dtype == DType::i32 ? 1 : dtype == DType::u32 ? 2 : 3;
   switch (op) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Barriers, reductions of a workgroup, and ops of a subgroup.
+// Runs barriers, reductions of a workgroup, and ops of a subgroup.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ std::vector<LaneWord<Real>> KernelMachine<Real>::gather(const Reduction& from, u
   return out;
 }
 
-/// A binary tree in the same order as the generated shader's.
+/// Reduces by a binary tree, in the same order as the generated shader.
 template <class Real>
 void KernelMachine<Real>::reduce(const Reduction& reduction) {
   for (uint32_t part = 0; part < reduction.width; ++part) {
@@ -29,8 +29,8 @@ void KernelMachine<Real>::reduce(const Reduction& reduction) {
   }
 }
 
-/// Once no invocation runs: continues the workgroup behind its barrier. False when all are done. An error if only some
-/// have reached it.
+/// Called when no invocation can run: continues the workgroup after its barrier. False if all are done. An error if
+/// only some have reached the barrier.
 template <class Real>
 Result<bool> KernelMachine<Real>::releaseBarrier() {
   if (std::all_of(status_.begin(), status_.end(), [](Status status) { return status == Status::done; }))
@@ -63,8 +63,8 @@ std::vector<uint32_t> KernelMachine<Real>::position(uint32_t lane) const {
   return out;
 }
 
-/// Once no invocation runs: in each subgroup, runs the earliest collective with the invocations at it. False if no
-/// invocation is at one.
+/// Called when no invocation can run: in each subgroup, runs the earliest collective with the invocations that wait at
+/// it. False if no invocation waits at one.
 template <class Real>
 bool KernelMachine<Real>::runSubgroupOps() {
   bool any = false;
@@ -107,13 +107,13 @@ void KernelMachine<Real>::runCollective(const Collective& collective, const Op& 
   }
 }
 
-/// The value of an inactive lane is undefined: a NaN pattern, and a finding.
+/// The value of an inactive lane is undefined: gives a NaN pattern, and reports a finding.
 template <class Real>
 void KernelMachine<Real>::shuffle(const Collective& collective, const Op& op,
                                   std::span<const uint32_t> lanes) {
   const Reduction& moved = collective.reduction;
   uint32_t first = lanes[0] - lanes[0] % options_.subgroupSize;
-  std::vector<size_t> from;  // index into lanes; lanes.size(): inactive
+  std::vector<size_t> from;  // index into lanes; lanes.size() means inactive
   for (uint32_t lane : lanes) {
     uint32_t wanted = laneRegs(lane)[collective.lane].u;
     size_t at = 0;
@@ -177,7 +177,8 @@ void KernelMachine<Real>::rows(const Collective& collective, const Op& op, std::
   spread(all, reduction.dst, lanes);
 }
 
-/// Packs two neighbours of a 16-bit matrix into a word, `width` words to an element. Element e goes to lane e % size.
+/// Packs pairs of neighbours of a 16-bit matrix into words, `width` words to an element. Element e goes to lane e %
+/// size.
 template <class Real>
 void KernelMachine<Real>::words(const Collective& collective, const Op& op, std::span<const uint32_t> lanes) {
   const Reduction& reduction = collective.reduction;
@@ -193,7 +194,7 @@ void KernelMachine<Real>::words(const Collective& collective, const Op& op, std:
       }
 }
 
-/// A·B + C.
+/// Computes A·B + C.
 template <class Real>
 void KernelMachine<Real>::product(const Collective& collective, const Op& op,
                                   std::span<const uint32_t> lanes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with a kernel's accesses, counted and described.
+// Counts and describes what is wrong with a kernel's accesses.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,7 +17,7 @@ void KernelFindings::add(const Op& op, std::string_view buffer, const Visit& vis
 }
 
 void KernelFindings::outOfRange(const Access& access, const Visit& visit, const std::vector<int64_t>& index) {
-  if (access.ofSum) return;  // the store that follows says it
+  if (access.ofSum) return;  // the store that follows reports it
   ++counters_.outOfRange;
   add(*access.op, access.buffer->name, visit,
       fmt::format("index [{}] is out of range", fmt::join(index, ", ")));

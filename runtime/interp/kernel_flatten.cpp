@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registers, memory and control of a flattened kernel.
+// Translates registers, memory accesses and control flow of a kernel to flat instructions.
 #include <bit>
 
 #include "runtime/interp/kernel_flattener.h"
@@ -7,7 +7,7 @@
 namespace tg {
 namespace {
 
-/// Whether the invocations of a subgroup run an op together.
+/// Whether the invocations of a subgroup must execute an op together.
 bool runsTogether(const Op& op) {
   return isSubgroupOp(op) || op.code == Opcode::k_coopmat_mma || op.code == Opcode::k_coopmat_row_reduce ||
          op.code == Opcode::k_coopmat_any_above || op.code == Opcode::k_coopmat_store;
@@ -103,7 +103,7 @@ uint32_t Flattener::access(const Op& op, const Operand& element, uint32_t width)
   return static_cast<uint32_t>(program_.accesses.size() - 1);
 }
 
-/// The first register of the value a store takes; an element is stored from consecutive ones.
+/// The first register of the value that a store takes; elements are stored from consecutive registers.
 uint32_t Flattener::storedValue(const Op& op) {
   int width = op.operands[1].value->type.lanes;
   if (!op.operands[0].isLiteral() || width == 1) return operand(op, 0, 0);
@@ -117,7 +117,7 @@ void Flattener::load(const Op& op) { emit({Code::load, base(op.result()), access
 
 void Flattener::store(const Op& op) {
   uint32_t source = storedValue(op);
-  // Storage of narrow reals rounds by itself; shared memory holds whole registers.
+  // Stores to 16-bit storage round the value; shared memory holds whole registers, so it must be rounded first.
   const Type& buffer = op.operands[1].value->type;
   if (isNarrow(buffer.dtype) && buffer.mode == BufMode::shared) {
     uint32_t rounded = allocate(buffer.lanes);
@@ -128,7 +128,7 @@ void Flattener::store(const Op& op) {
   emit({Code::store, 0, access(op, op.operands[1]), source});
 }
 
-/// A load, a sum and a store, between which others may come.
+/// A load, an addition and a store; accesses of other invocations may come between them.
 void Flattener::accumulate(const Op& op) {
   int width = op.operands[1].value->type.lanes;
   uint32_t sum = allocate(width), from = access(op, op.operands[1]);
@@ -175,7 +175,7 @@ void Flattener::yieldToLoop(const Op& op) {
   const Op* yield = yieldOf(*op.regions[0]);
   const auto& carried = iterArgs(op);
   if (!yield) return;
-  // A carried value yielded as another is overwritten by a plain sequence of moves, hence the copies.
+  // A carried value that is yielded as another one could be overwritten by a plain sequence of moves, so copy first.
   std::vector<std::pair<uint32_t, uint32_t>> moves;
   for (size_t index = 0; index < carried.size(); ++index) {
     const Value* target = carried[index].value;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrices of a subgroup as instructions of its invocations, each of which holds some of the elements.
+// Translates cooperative matrices to instructions: each invocation of the subgroup holds some of the elements.
 #include "runtime/interp/kernel_flattener.h"
 
 namespace tg {
@@ -44,7 +44,7 @@ void Flattener::matrixRepeat(const Op& op) {
   }
 }
 
-/// Element by element first, then along the rows.
+/// Reduces the operands element by element first, and then along the rows.
 void Flattener::matrixRowReduce(const Op& op) {
   Collective made{Collective::Kind::rows, reduction(op), 0, 0, 0, 0, 0, 0, loops_};
   const auto count = static_cast<uint32_t>(width(op.result()->type));
@@ -60,7 +60,7 @@ void Flattener::matrixRowReduce(const Op& op) {
   emitCollective(std::move(made));
 }
 
-/// Whether this invocation has one above the limit, then a ballot.
+/// Tests whether this invocation has an element above the limit, and then combines the answers with a ballot.
 void Flattener::matrixAnyAbove(const Op& op) {
   constexpr uint32_t kWords = 4;
   const uint32_t own = allocate(1), any = base(op.result()), bits = allocate(kWords);
@@ -87,7 +87,7 @@ void Flattener::matrixProduct(const Op& op) {
   emitCollective(std::move(made));
 }
 
-/// Where this invocation's element in a register of a matrix lies around an element of the buffer.
+/// The position in the buffer of this invocation's element in a matrix register, if the matrix begins at `element`.
 Flattener::Place Flattener::matrixPlace(const Operand& element, const Type& matrix, bool columnMajor,
                                         uint32_t slot) {
   Type index = Type::scalar(DType::u32);
@@ -109,7 +109,7 @@ void Flattener::matrixLoad(const Op& op) {
     Place place = matrixPlace(element, matrix, op.flag("column_major"), slot);
     uint32_t loaded = allocate(buffer->type.lanes), to = base(op.result()) + slot;
     emit({Code::load, loaded, access(op, buffer, {place.row, place.column})});
-    // Which lane of the element: of words the one that holds the scalar's bits.
+    // The lane of the element; in a buffer of words, the lane of the word that holds the scalar's bits.
     const bool words = buffer->type.dtype == DType::u32;
     const uint32_t of = words ? computed(Code::k_shr_u, place.lane, constant(1)) : place.lane;
     emit({Code::move, to, loaded});
@@ -130,7 +130,7 @@ void Flattener::matrixConvert(const Op& op) {
   }
 }
 
-/// Two elements of 16 bits share a word: the subgroup packs the matrix, then each invocation stores some of the
+/// Two 16-bit elements share a word: the subgroup packs the matrix, and then each invocation stores some of the
 /// buffer's elements whole.
 void Flattener::matrixStoreWords(const Op& op) {
   const Operand& element = op.operands[1];

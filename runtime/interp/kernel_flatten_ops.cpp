@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which instructions each op becomes.
+// Chooses the instructions for each op.
 #include "runtime/interp/kernel_flattener.h"
 
 namespace tg {
@@ -14,12 +14,12 @@ void Flattener::extent(const Op& op) {
       constant(static_cast<uint32_t>(memory.extents[static_cast<size_t>(op.operands[1].integer)]));
 }
 
-/// A lane-wise op of the table.
+/// A lane-wise op of the table (ir/kernel/semantics.def).
 void Flattener::arithmetic(const Op& op) {
   lanes(op, laneCode(kernelOp(op.code), operandType(op, op.operands[0]).dtype));
 }
 
-/// One instruction for each lane of the result, or element of a matrix that an invocation holds.
+/// Emits one instruction for each lane of the result, or for each matrix element that an invocation holds.
 void Flattener::lanes(const Op& op, Code code) {
   for (int lane = 0; lane < width(op.result()->type); ++lane) {
     Instr instr{code, base(op.result()) + static_cast<uint32_t>(lane)};
@@ -32,7 +32,7 @@ void Flattener::lanes(const Op& op, Code code) {
 void Flattener::cast(const Op& op) {
   DType from = op.in(0)->type.dtype, to = op.result()->type.dtype;
   bool fromFloat = isFloat(from), toFloat = isFloat(to);
-  Code code = Code::move;  // between integers, from bool, and to the same type the word stays
+  Code code = Code::move;  // a move keeps the word: between integers, from bool, to the same type
   if (to == DType::i1 && from != DType::i1)
     code = fromFloat ? Code::notZeroF : Code::notZeroW;
   else if (fromFloat && !toFloat)
@@ -115,7 +115,7 @@ void Flattener::op(const Op& op) {
   case k_coopmat_any_above: matrixAnyAbove(op); break;
   case k_coopmat_convert: matrixConvert(op); break;
   case k_coopmat_store: matrixStore(op); break;
-  case k_call: assert(false); break;  // runKernel inlines or refuses it
+  case k_call: assert(false); break;  // runKernel has inlined or rejected it
 #define OTHER(...)
 #define LANES(id, ...) case id:
 #include "ir/kernel/semantics.def"

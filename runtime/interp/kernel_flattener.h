@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel text to flat instructions: the state both halves of the translation share.
+// Translates kernel text to flat instructions: the state that all parts of the translation share.
 #pragma once
 
 #include <unordered_map>
@@ -47,15 +47,15 @@ class Flattener {
   void matrixStoreWords(const Op& op);
   void matrixStore(const Op& op);
   struct Place {
-    uint32_t row, column;  ///< registers of the indices of the buffer's element
-    uint32_t lane;         ///< register of the scalar's number in it
+    uint32_t row, column;  ///< registers with the indices of the buffer's element
+    uint32_t lane;         ///< register with the index of the scalar in that element
   };
-  /// The row, or column, of this invocation's element in a register of a matrix.
+  /// A register with the row (or column) of this invocation's element in matrix register `slot`.
   uint32_t matrixAxis(const Type& matrix, bool columns, uint32_t slot);
   Place matrixPlace(const Operand& element, const Type& matrix, bool columnMajor, uint32_t slot);
   uint32_t computed(Code code, uint32_t a, uint32_t b);
 
-  /// Registers of an invocation that a value takes.
+  /// The number of registers in each invocation that a value takes.
   int width(const Type& type) const {
     return type.isCoopmat() ? static_cast<int>(matrixRegisters(type, subgroupSize_)) : type.lanes;
   }

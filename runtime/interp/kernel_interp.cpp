@@ -15,11 +15,12 @@
 namespace tg {
 namespace {
 
-constexpr uint32_t kLargestSubgroup = 128;  // what a ballot has bits for
-/// Invocations of a dispatch: they are numbered by a u32, and so many take minutes where each does next to nothing.
+constexpr uint32_t kLargestSubgroup = 128;  // the number of bits in a ballot
+/// The most invocations of a dispatch. They are numbered by a u32, and this many take minutes even if each does almost
+/// nothing.
 constexpr int64_t kMostInvocations = int64_t{1} << 30;
 
-/// The extents a parameter has in this run.
+/// The extents of a parameter in this run.
 Result<Shape> boundShape(const Item& kernel, const Value& param, const KernelBuffer& buffer, bool wide) {
   const Type& type = param.type;
   auto bad = [&](const std::string& what) {

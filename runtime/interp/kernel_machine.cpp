@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workgroups, turns and instructions of a running kernel.
+// Runs workgroups: schedules their invocations and executes instructions.
 #include "runtime/interp/kernel_machine.h"
 
 #include <fmt/format.h>
@@ -12,10 +12,10 @@
 namespace tg {
 namespace {
 
-/// A random number below `count`, the same everywhere.
+/// A random number below `count`, the same on all platforms.
 uint64_t below(std::mt19937_64& random, uint64_t count) { return random() % count; }
 
-/// 0, 1, … in the order of a schedule.
+/// The numbers 0, 1, … in the order that a schedule has.
 template <class T>
 std::vector<T> ordered(T count, const KernelRunOptions& options, std::mt19937_64& random) {
   std::vector<T> out(static_cast<size_t>(count));
@@ -26,7 +26,7 @@ std::vector<T> ordered(T count, const KernelRunOptions& options, std::mt19937_64
   return out;
 }
 
-/// One lane of a lane-wise op over a C++ type.
+/// Computes one lane of a lane-wise op with a C++ type.
 template <KernelOp op, class T, class Real>
 void computeLane(const Instr& in, LaneWord<Real>* regs) {
   using Value = lane_math::LaneValue<op>;
@@ -85,7 +85,7 @@ void KernelMachine<Real>::atomic(const Atomic& atomic, Word* regs, const Visit& 
   memory_.put(access, place, 0, made);
 }
 
-/// The three ops of exact sums.
+/// Executes the three instructions of exact sums.
 template <class Real>
 void KernelMachine<Real>::exact(const Instr& in, Word* regs, const Visit& visit) {
   const Access& access = program_.accesses[in.a];
@@ -106,7 +106,8 @@ void KernelMachine<Real>::exact(const Instr& in, Word* regs, const Visit& visit)
     memory_.put(access, place, part, Word{words[part]});
 }
 
-/// Runs one invocation: until it waits or ends, through its next store, or for some instructions.
+/// Runs one invocation until it waits or ends; depending on the pace, also only through its next store, or for `turns_`
+/// instructions.
 template <class Real>
 template <typename KernelMachine<Real>::Pace pace>
 void KernelMachine<Real>::step(uint32_t lane) {
@@ -206,7 +207,8 @@ void KernelMachine<Real>::advanceLockstep() {
 
 template <class Real>
 void KernelMachine<Real>::advanceShuffled() {
-  constexpr uint64_t kMost = 8;  // instructions in a turn: shorter than a load, a sum and a store often are
+  constexpr uint64_t kMost =
+      8;  // most instructions in a turn: often less than a load, a sum and a store take
   std::vector<uint32_t> running;
   for (uint32_t lane : order_)
     if (status_[lane] == Status::running) running.push_back(lane);
@@ -220,7 +222,7 @@ void KernelMachine<Real>::advanceShuffled() {
   }
 }
 
-/// Runs all invocations of the workgroup until each waits or is done.
+/// Runs all invocations of the workgroup until each of them waits or is done.
 template <class Real>
 void KernelMachine<Real>::advance() {
   if (options_.order == LaneOrder::lockstep) return advanceLockstep();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interprets a flattened kernel: the invocations of a workgroup in turn, with registers of one real type.
+// Interprets a flattened kernel: runs the invocations of a workgroup alternately, with registers of one real type.
 #pragma once
 
 #include <random>
@@ -16,7 +16,7 @@ namespace tg {
 template <class Real>
 class KernelMachine {
  public:
-  /// All of them outlive the machine; buffers fit the program's memories.
+  /// All arguments must outlive the machine. The buffers must fit the program's memories.
   KernelMachine(const Item& kernel, const Program& program, std::span<const KernelBuffer> buffers,
                 std::array<int64_t, 3> grid, const KernelRunOptions& options);
   Result<KernelCounters> run();
@@ -35,7 +35,7 @@ class KernelMachine {
   void advanceShuffled();
   template <Pace pace>
   void step(uint32_t lane);
-  // Out of line, so that the loop over instructions stays small.
+  // Not inlined, so that the loop over instructions stays small.
   [[gnu::noinline]] void atomic(const Atomic& atomic, Word* regs, const Visit& visit);
   [[gnu::noinline]] void exact(const Instr& in, Word* regs, const Visit& visit);
 
@@ -77,14 +77,14 @@ class KernelMachine {
   std::vector<uint32_t> pc_, order_, all_;
   std::vector<Status> status_;
   std::mt19937_64 random_;
-  uint32_t turns_ = 0;  // instructions left, of Pace::counted
+  uint32_t turns_ = 0;  // instructions left in the turn, for Pace::counted
   uint32_t epoch_ = 0, groupStart_ = 0;
-  std::vector<uint32_t> subgroupTurns_;  // of each subgroup of the workgroup, as in RaceShadow
+  std::vector<uint32_t> subgroupTurns_;  // by subgroup of the workgroup; turns as in RaceShadow
   int64_t group_ = 0;
-  const Op* zeroStep_ = nullptr;  // a loop that would never end
+  const Op* zeroStep_ = nullptr;  // a loop with step 0, which would never end
 };
 
-/// Two values by a folding's kind.
+/// Combines two values by the kind of a folding.
 template <class Real>
 LaneWord<Real> folded(const Folding& folding, LaneWord<Real> x, LaneWord<Real> y) {
   using enum Folding::Kind;

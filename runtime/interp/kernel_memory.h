@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a running kernel: where elements are, and what is wrong with an access.
+// The memory of a running kernel: finds the bytes of an element, and checks accesses.
 #pragma once
 
 #include <cstring>
@@ -12,16 +12,16 @@
 
 namespace tg {
 
-/// Where a memory's words are while the kernel runs.
+/// The location of a memory's words while the kernel runs.
 struct Region {
-  std::byte* data = nullptr;  ///< storage; null for shared and local
-  int64_t stride = 0;         ///< bytes of a word
+  std::byte* data = nullptr;  ///< the bytes of a buffer; null for shared and local memory
+  int64_t stride = 0;         ///< size of a word in bytes
   RaceShadow* shadow = nullptr;
-  int64_t shadowStart = 0;  ///< of the region's first word in the shadow
-  int64_t cells = 1;        ///< of a word in the shadow
+  int64_t shadowStart = 0;  ///< index in the shadow of the region's first cell
+  int64_t cells = 1;        ///< shadow cells of one word
 };
 
-/// Who accesses memory, and when: epochs and turns as in RaceShadow.
+/// The invocation that accesses memory, and the time of the access: epochs and turns as in RaceShadow.
 struct Visit {
   uint32_t lane = 0;    ///< in the workgroup
   uint32_t global = 0;  ///< in the grid
@@ -30,7 +30,7 @@ struct Visit {
   uint32_t turn = 0;
 };
 
-/// What was found, and where: the part that knows no real type.
+/// Counts and describes findings: the part that does not depend on the real type.
 class KernelFindings {
  public:
   explicit KernelFindings(const Program& program) : program_(program) {}
@@ -40,14 +40,13 @@ class KernelFindings {
   void uninitialised(const Access& access, const Visit& visit, int64_t element);
   void absentLane(const Op& op, const Visit& visit, uint32_t lane);
   KernelCounters take() { return std::move(counters_); }
-  /// Whether no more are listed.
+  /// Whether the list is full.
   bool full() const { return counters_.findings.size() >= KernelCounters::kMostFindings; }
 
-  /// Gives the parameters' regions their bytes and, where something is written, shadows; shared memory
-  /// one too. Buffers that overlap get one shadow together, so that a race through two names of the same
-  /// bytes is seen.
+  /// Sets the bytes of the parameters' regions, and gives shadows to those that are written and to shared memory.
+  /// Buffers that overlap share a shadow, so that a race through two names of the same bytes is found.
   void bind(std::span<const KernelBuffer> buffers, std::vector<Region>& regions);
-  /// Looks at an access in the shadow of its region; `looks` when the old contents matter.
+  /// Checks an access against the shadow of its region. `looks`: the old contents matter to the kernel.
   void check(const Access& access, const Region& region, int64_t word, const Visit& visit,
              RaceShadow::Kind kind, bool looks) {
     const Memory& memory = program_.memories[access.memory];
@@ -70,9 +69,9 @@ class KernelFindings {
     if (raced) race(access, visit, element, other);
     if (again) rewrite(access, visit, element);
   }
-  /// Looks at an access to memory of the invocation, which no other sees.
+  /// Checks an access to local memory, which no other invocation sees.
   void checkLocal(const Access& access, int64_t word, const Visit& visit, RaceShadow::Kind kind, bool looks);
-  /// A workgroup begins: local memory is new.
+  /// Marks local memory as undefined, for a new workgroup.
   void forgetLocals(uint32_t lanes);
 
  private:
@@ -106,7 +105,7 @@ class KernelMemory {
 
   KernelFindings& findings() { return findings_; }
 
-  /// A workgroup begins: its shared and local memory hold NaN patterns that no arithmetic makes.
+  /// Begins a workgroup: its shared and local memory hold NaN patterns that no arithmetic produces.
   void startGroup() {
     std::fill(shared_.begin(), shared_.end(), poison());
     std::fill(local_.begin(), local_.end(), poison());
@@ -121,8 +120,8 @@ class KernelMemory {
     return out;
   }
 
-  /// The first byte of what an access names, or null when it is out of range. `looks` when the old
-  /// contents matter to the kernel.
+  /// The first byte of the element that an access names, or null if it is out of range. `looks`: the old contents
+  /// matter to the kernel.
   std::byte* locate(const Access& access, const Word* regs, const Visit& visit, Kind kind, bool looks) {
     const Memory& memory = program_.memories[access.memory];
     int64_t element = 0;
@@ -153,7 +152,7 @@ class KernelMemory {
     }
     if (plain(access)) {
       if (access.width == 1)
-        std::memcpy(to, from, sizeof(Word));  // a move, where the other is a call
+        std::memcpy(to, from, sizeof(Word));  // inlined, while the other case is a call
       else
         std::memcpy(to, from, sizeof(Word) * access.width);
       return;
@@ -174,14 +173,14 @@ class KernelMemory {
     storeParts(access, to, value);
   }
 
-  /// One part of an element that was located.
+  /// One word of an element that `locate` has found.
   Word get(const Access& access, const std::byte* from, uint32_t part) const {
     int64_t stride = regions_[access.memory].stride;
     from += stride * part;
     Word out{};
     if (stride == sizeof(Word)) {
       std::memcpy(&out, from, sizeof(Word));
-    } else if (stride == 2) {  // a narrow real
+    } else if (stride == 2) {  // a 16-bit real
       uint16_t bits;
       std::memcpy(&bits, from, 2);
       out.f = static_cast<Real>(narrowValue(program_.memories[access.memory].buffer->type.dtype, bits));
@@ -198,11 +197,12 @@ class KernelMemory {
       std::memcpy(to, &bits, 2);
       return;
     }
-    std::memcpy(to, &value, static_cast<size_t>(stride));  // of an integer beside f64, the 4 it has
+    std::memcpy(to, &value,
+                static_cast<size_t>(stride));  // an integer has only 4 bytes even if reals are f64
   }
 
  private:
-  /// Whether memory holds elements as registers do.
+  /// Whether memory holds elements in the same form as registers.
   bool plain(const Access& access) const { return regions_[access.memory].stride == sizeof(Word); }
   [[gnu::noinline]] void loadParts(const Access& access, const std::byte* from, Word* to) const {
     for (uint32_t part = 0; part < access.width; ++part) to[part] = get(access, from, part);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel as a flat list of instructions over registers, so that an invocation can stop at any of them
-// and go on later. Vectors are unrolled; constants and invocation ids are registers.
+// A kernel as a flat list of instructions over registers, so that an invocation can stop at any instruction and
+// continue later. Vectors are unrolled; constants and invocation ids are registers.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,26 @@ struct Instr {
   uint32_t dst = 0, a = 0, b = 0, c = 0;
 };
 
-/// One load, store or atomic in the text.
+/// One load, store or atomic in the kernel's text.
 struct Access {
   const Op* op;
   const Value* buffer;
-  uint32_t memory;              ///< which of Program::memories
-  uint32_t width;               ///< parts of what is accessed: an element's lanes, an exact sum's words
+  uint32_t memory;              ///< index into Program::memories
+  uint32_t width;               ///< words accessed: the lanes of an element, or the words of an exact sum
   std::vector<uint32_t> index;  ///< a register for each axis
-  std::vector<bool> isSigned;   ///< of each index
-  bool ofSum = false;           ///< the load of an accumulation, whose store is checked for both
+  std::vector<bool> isSigned;   ///< for each index
+  bool ofSum = false;           ///< the load of an accumulation; its store is checked for both
 };
 
-/// A buffer of the kernel: parameters first, then shared and local memory.
+/// A memory of the kernel: first the parameters' buffers, then shared and local memory.
 struct Memory {
   const Value* buffer;
   BufMode mode;
   std::vector<int64_t> extents;
-  uint32_t start = 0;  ///< shared and local: first word among the workgroup's or invocation's
-  int64_t words = 0;   ///< lanes of all elements
+  uint32_t start = 0;  ///< for shared and local: the first word among the workgroup's or invocation's
+  int64_t words = 0;   ///< lanes of all elements together
 
-  /// Whether it holds nothing defined before the kernel writes it.
+  /// Whether its contents are undefined until the kernel writes it.
   bool startsUndefined() const {
     return mode == BufMode::shared || mode == BufMode::local || mode == BufMode::tape;
   }
@@ -47,11 +47,11 @@ struct Atomic {
   Kind kind;
   DType dtype;
   uint32_t access, value, expected;
-  uint32_t old;    ///< where the old value goes
-  bool oldIsRead;  ///< the kernel looks at the old value
+  uint32_t old;    ///< register for the old value
+  bool oldIsRead;  ///< the kernel uses the old value
 };
 
-/// How values of several invocations become one.
+/// How values of several invocations are combined into one.
 struct Folding {
   enum class Kind : uint8_t { add, mul, max, min, bitAnd, bitOr, bitXor };
   Kind kind;
@@ -61,42 +61,43 @@ struct Folding {
 struct Reduction {
   Folding folding;
   uint32_t dst, source, width;
-  bool repeated;  ///< the source is one register for all lanes
+  bool repeated;  ///< the source is the same register for all lanes
 };
 
-/// A matrix of a subgroup is spread over its invocations: element e in row-major order is with lane e % size,
-/// in its register e / size.
+/// The elements of a matrix are spread over the invocations of a subgroup: element e, in row-major order, is in lane e
+/// % size, in that lane's register e / size.
 inline uint32_t matrixRegisters(const Type& matrix, uint32_t subgroupSize) {
   return (static_cast<uint32_t>(matrix.elements()) + subgroupSize - 1) / subgroupSize;
 }
 
-/// An op of a subgroup. It runs with the invocations that are at the same instruction in the same iteration of each
+/// An op of a subgroup. It runs with the invocations that are at the same instruction, in the same iteration of each
 /// enclosing loop.
 struct Collective {
   enum class Kind : uint8_t { reduce, shuffle, ballot, product, rows, words };
   Kind kind;
   Reduction reduction;    ///< reduce, rows: all of it; otherwise dst, source, width; words: and the type
-  uint32_t lane = 0;      ///< shuffle: whose value
-  uint32_t b = 0, c = 0;  ///< product: first registers of B and C, the source being A's
-  uint32_t m = 0, n = 0, k = 0;  ///< product: A is m x k, B is k x n; rows, words: of the matrix m x n
+  uint32_t lane = 0;      ///< shuffle: register with the source lane
+  uint32_t b = 0, c = 0;  ///< product: first registers of B and C; the source has those of A
+  uint32_t m = 0, n = 0, k = 0;  ///< product: A is m x k, B is k x n; rows, words: the matrix is m x n
   std::vector<std::pair<uint32_t, uint32_t>> loops;  ///< first instruction, register of the iteration
 };
 
 struct Constant {
   uint32_t reg;
   bool real;
-  uint32_t word;  ///< unless real
-  double number;  ///< if real
+  uint32_t word;  ///< the value, unless real
+  double number;  ///< the value, if real
 };
 
 struct Program {
-  /// Ids: global, local, workgroup id and workgroup count, three each; then subgroup id and lane.
+  /// Registers of ids: global id, local id, workgroup id and number of workgroups, three each; then subgroup id and
+  /// lane.
   static constexpr uint32_t kSubgroupId = 12, kSubgroupLane = 13, kIds = 14;
 
   std::vector<Instr> code;
   std::vector<const Op*> ops;       ///< of each instruction
-  uint32_t registers = kIds;        ///< of an invocation: ids, constants, values
-  std::vector<Constant> constants;  ///< what they hold before it starts; the others 0
+  uint32_t registers = kIds;        ///< per invocation: ids, constants, values
+  std::vector<Constant> constants;  ///< their initial values; other registers start as 0
   std::vector<Access> accesses;
   std::vector<Memory> memories;
   std::vector<Atomic> atomics;
@@ -105,7 +106,7 @@ struct Program {
   uint32_t sharedWords = 0, localWords = 0;
 };
 
-/// Flattens a verified kernel without calls; `shapes` are those of the parameters, without open extents.
+/// Flattens a verified kernel without calls. `shapes` are the parameters' shapes, without open extents.
 Program flatten(const Item& kernel, const std::vector<Shape>& shapes, uint32_t subgroupSize);
 
 }  // namespace tg

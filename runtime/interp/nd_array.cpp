@@ -6,7 +6,7 @@
 
 namespace tg {
 
-/// The low 32 bits of an integral value of any size.
+/// The low 32 bits of an integer of any size.
 static uint32_t lowBits(double value) {
   if (!std::isfinite(value)) return 0;
   if (std::fabs(value) >= 0x1p62) value = std::fmod(value, 0x1p32);

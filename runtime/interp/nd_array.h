@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interpreter's tensor: f64 elements whatever the type says, and how f64 is rounded to a type.
+// The interpreter's tensor, with f64 elements for every type, and the rounding of f64 to a type.
 #pragma once
 
 #include <utility>
@@ -9,8 +9,8 @@
 
 namespace tg {
 
-/// A dense row-major tensor. `data` has type.elements() values; integers and i1 (0 or 1) are exact
-/// in them, floats carry f64 precision until something rounds them.
+/// A dense row-major tensor. `data` has type.elements() values. f64 holds integers and i1 (0 or 1) exactly; floats keep
+/// f64 precision until something rounds them.
 struct NdArray {
   Type type;
   std::vector<double> data;
@@ -27,11 +27,11 @@ struct NdArray {
   const Shape& shape() const { return type.shape; }
 };
 
-/// The value an element of `dtype` holds after `value` is computed into it: floats round to nearest
-/// even, integers keep their low 32 bits, i1 becomes value != 0.
+/// The value that an element of `dtype` has after `value` is stored in it: floats round to nearest even, integers keep
+/// their low 32 bits, i1 becomes value != 0.
 double roundTo(DType dtype, double value);
-/// tg.cast: as roundTo, but a float outside an integer's range is clamped to it, its fraction is
-/// dropped and NaN becomes 0.
+/// The value of tg.cast: like roundTo, but when a float becomes an integer, its fraction is dropped, it is clamped to
+/// the range, and NaN becomes 0.
 double castTo(DType to, DType from, double value);
 /// Rounds every element to the array's type.
 void roundAll(NdArray& array);

@@ -9,7 +9,7 @@ namespace tg {
 
 namespace {
 
-/// Extent of the last axis, 1 for rank 0, and how far apart its rows start, in elements.
+/// The length of rows (the last axis; 1 for rank 0), and the distance between their starts, in elements.
 struct Rows {
   int64_t count, length, pitch;
   Rows(const Type& type, const Place& place)
@@ -18,7 +18,7 @@ struct Rows {
   }
 };
 
-/// Calls fn(element index, byte offset from the place's start).
+/// Calls fn(element index, byte offset from the place's start) for every element.
 template <class Fn>
 void forEachElement(const Type& type, const Place& place, Fn&& fn) {
   const Rows rows(type, place);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real bytes of a planned module: @persistent, @io and @arena, read and written as the plan
-// places values, so that two values in one place spoil each other as they would on a device.
+// The actual bytes of a planned module: @persistent, @io and @arena. Values are read and written where the plan places
+// them, so that two values in the same place overwrite each other, as on a device.
 #pragma once
 
 #include <cstddef>
@@ -17,17 +17,17 @@ namespace tg {
 
 class PlannedMemory {
  public:
-  /// All buffers of a module of stage planned or later, zeroed.
+  /// All buffers of a module of stage planned or later, filled with zeros.
   explicit PlannedMemory(const Module& module);
 
-  /// The bytes [offset, offset + length) of a buffer, or an error at `loc` that says what does not fit.
+  /// The bytes [offset, offset + length) of a buffer. If they do not fit, an error at `loc` says so.
   Result<std::span<std::byte>> range(const std::string& buffer, int64_t offset, int64_t length,
                                      const Loc& loc);
-  /// A tensor from its place; i1 is 4 bytes, true when not 0.
+  /// Reads a tensor from its place. An i1 is 4 bytes, and true unless 0.
   Result<NdArray> read(const Type& type, const Place& place, const Loc& loc);
-  /// Rounds a tensor to its type and stores it. Bytes between the rows of a pitch stay.
+  /// Rounds a tensor to its type and stores it. Padding between rows is left unchanged.
   Result<void> write(const NdArray& array, const Place& place, const Loc& loc);
-  /// Makes the bytes of a place meaningless: NaN as f32, far out of any range as an index.
+  /// Overwrites a place with a pattern that is NaN as f32, and far out of range as an index.
   Result<void> poison(const Type& type, const Place& place, const Loc& loc);
   void poisonArena();
 
@@ -35,7 +35,7 @@ class PlannedMemory {
   std::map<std::string, std::vector<std::byte>> buffers_;
 };
 
-/// Bytes from the first to the last element of a tensor at a place with this pitch.
+/// The number of bytes from the first to the last element of a tensor at a place, with its pitch.
 int64_t placedBytes(const Type& type, const Place& place);
 
 }  // namespace tg

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who touched each word of memory last, to tell accesses that nothing orders.
+// Records the last accesses to each word of memory, to find data races.
 #pragma once
 
 #include <cstddef>
@@ -8,25 +8,25 @@
 
 namespace tg {
 
-/// One cell of shadow for each word of memory. Time runs in epochs: a barrier or a new workgroup begins
-/// one, so that two accesses of a workgroup are ordered when their epochs differ. Nothing orders the
-/// accesses of two workgroups to the same storage. Within an epoch an op at which all of a subgroup arrive begins a
-/// turn of the subgroup: writes of a later turn are ordered behind reads of an earlier one, and nothing else is.
+/// One shadow cell for each word of memory. Time is divided into epochs: a barrier or a new workgroup begins one, so
+/// two accesses of a workgroup are ordered if their epochs differ. Accesses of two workgroups to the same storage are
+/// never ordered. Within an epoch, an op at which all of a subgroup arrive begins a turn of the subgroup: a later
+/// turn's writes are ordered after an earlier turn's reads, and nothing else is.
 class RaceShadow {
  public:
   enum class Kind : uint8_t { read, write, atomic };
-  /// An invocation and its subgroup, numbered over the whole grid, and which of the kernel's accesses it makes in which
-  /// turn of the subgroup.
+  /// An access: its invocation and subgroup, numbered over the whole grid, which of the kernel's accesses it is, and
+  /// the subgroup's turn.
   struct Touch {
     uint32_t lane = 0, access = 0, subgroup = 0, turn = 0;
   };
 
-  /// `acrossGroups` is false for shared memory, which every workgroup has anew.
+  /// `acrossGroups` is false for shared memory, of which each workgroup has its own.
   RaceShadow(int64_t words, bool acrossGroups)
       : cells_(static_cast<size_t>(words)), acrossGroups_(acrossGroups) {}
 
-  /// Notes an access and says whether it races; then `other` becomes the last write it races with, or else
-  /// the last read. `groupStart` is the first epoch of the current workgroup; epochs start at 1.
+  /// Records an access and returns whether it races. If so, sets `other` to the last write that it races with, or else
+  /// to the last read. `groupStart` is the first epoch of the current workgroup; epochs start at 1.
   bool touch(int64_t word, Kind kind, Touch by, uint32_t epoch, uint32_t groupStart, Touch& other) {
     Cell& cell = cells_[static_cast<size_t>(word)];
     age(cell, groupStart);
@@ -36,14 +36,14 @@ class RaceShadow {
     note(cell, kind, by, epoch);
     return raced;
   }
-  /// Marks a word as written; true when it was before.
+  /// Marks a word as written. Returns whether it was already marked.
   bool rewritten(int64_t word) {
     Cell& cell = cells_[static_cast<size_t>(word)];
     bool before = cell.written;
     cell.written = true;
     return before;
   }
-  /// Whether nobody wrote a word: in this workgroup if every workgroup has it anew, else in the dispatch.
+  /// Whether a word has not been written: in this workgroup for shared memory, otherwise in the whole dispatch.
   bool unwritten(int64_t word, uint32_t groupStart) const {
     const Cell& cell = cells_[static_cast<size_t>(word)];
     return acrossGroups_ ? !cell.everWritten : cell.writeEpoch < groupStart;
@@ -64,7 +64,7 @@ class RaceShadow {
     bool written : 1 = false;      // noted by rewritten()
   };
 
-  /// What an earlier workgroup did becomes foreign.
+  /// Turns the accesses of earlier workgroups into foreign ones.
   void age(Cell& cell, uint32_t groupStart) {
     if (cell.writeEpoch && cell.writeEpoch < groupStart) {
       cell.foreignWrite = acrossGroups_;
@@ -87,7 +87,7 @@ class RaceShadow {
     if (isLaterTurn(cell, by)) return false;
     return cell.reader.lane != by.lane || cell.manyReaders;
   }
-  /// Whether all that read the cell in this epoch are of the subgroup and did so in earlier turns.
+  /// Whether all readers of the cell in this epoch are of the same subgroup as `by`, in earlier turns.
   static bool isLaterTurn(const Cell& cell, Touch by) {
     return !cell.manySubgroups && cell.reader.subgroup == by.subgroup && cell.reader.turn < by.turn;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row-major walks over shapes, with the operands' offsets kept up to date step by step.
+// Row-major loops over shapes that update the operands' offsets step by step.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace tg {
 
-/// How far an operand's offset moves for one step along each axis of the walked shape.
+/// For each axis of the loop's shape, the change of an operand's offset in one step along it.
 using Strides = std::array<int64_t, kMaxRank>;
 
 inline Strides denseStrides(const Shape& shape) {
@@ -23,8 +23,8 @@ inline Strides denseStrides(const Shape& shape) {
   return strides;
 }
 
-/// Strides of an operand of shape `from` seen at the axes of `to`, which it broadcasts to: axes
-/// align at the end, a repeated axis does not move.
+/// Strides of an operand of shape `from` that broadcasts to `to`: axes are aligned at the end, and a repeated axis has
+/// stride 0.
 inline Strides broadcastStrides(const Shape& from, const Shape& to) {
   const Strides dense = denseStrides(from);
   const int added = to.rank() - from.rank();
@@ -34,8 +34,8 @@ inline Strides broadcastStrides(const Shape& from, const Shape& to) {
   return strides;
 }
 
-/// Calls fn(index, offsets) for every element of `shape` in row-major order; `offsets` starts at
-/// `start` and follows `strides`.
+/// Calls fn(index, offsets) for every element of `shape` in row-major order. The offsets begin at `start` and follow
+/// `strides`.
 template <size_t N, class Fn>
 void visit(const Shape& shape, const std::array<Strides, N>& strides, std::array<int64_t, N> start, Fn&& fn) {
   std::array<int64_t, kMaxRank> index{};

@@ -25,7 +25,7 @@ ToleranceClass toleranceClass(const OpInfo& op) {
   case Opcode::where_causal:
   case Opcode::embedding:
   case Opcode::max_pool2d: return ToleranceClass::exact;
-  case Opcode::rope: return ToleranceClass::row;  // two elements of a row, turned
+  case Opcode::rope: return ToleranceClass::row;  // rotates two elements of a row
   default: break;
   }
   // Their elements are sums of products.
@@ -37,17 +37,17 @@ ToleranceClass toleranceClass(const OpInfo& op) {
 
 double epsilonOf(DType dtype) { return isFloat(dtype) ? std::ldexp(1.0, 1 - info(dtype).digits) : 0; }
 
-/// Ulps of an elementwise row: cast rounds once; one_minus_pow is a kernel expression good to 2; a normal
-/// value is a product of a root, whose device precision is 5, and of two polynomials good to 2 and 3, then
-/// scaled and moved.
+/// Ulps of an elementwise op. cast rounds once; one_minus_pow is a kernel expression accurate to 2; a normal value is
+/// the product of a root (accurate to 5 on devices) and two polynomials accurate to 2 and 3, which is then scaled and
+/// shifted.
 static double elementwiseUlps(const OpInfo& op) {
   if (op.scalar != Scalar::none) return info(op.scalar).ulps;
   return op.code == Opcode::cast ? 1 : op.code == Opcode::random_normal ? 12 : 2;
 }
 
-/// Ulps for sums of `length` terms: the products' roundings, a division, and the partial sums'. Kernels add
-/// up to 256 terms in a chain, whose roundings are taken for independent, and more in blocks of about 128,
-/// whose sums are terms again; where a product stages its operands in shared memory blocks are of 512.
+/// Ulps for sums of `length` terms: the rounding errors of the products, of a division and of the partial sums. Kernels
+/// add up to 256 terms in a chain, whose errors are taken to be independent. Longer sums are added in blocks of about
+/// 128 terms, or of 512 if a product stages its operands in shared memory, and then the blocks' sums.
 static double reductionUlps(int64_t length) {
   constexpr int64_t kChain = 256, kBlock = 128;
   double ulps = 2;
@@ -68,20 +68,20 @@ double opTolerance(const OpInfo& op, int64_t reductionLength, double magnitude, 
   case ToleranceClass::row: ulps = kRowUlps + reductionUlps(reductionLength); break;
   }
   if (ulps == 0 || !isFloat(dtype)) return 0;
-  // Narrow reals are computed in f32, sums too, and rounded once.
+  // 16-bit results, and their sums, are computed in f32 and rounded once.
   if (isNarrow(dtype))
     return opTolerance(op, reductionLength, magnitude, computeType(dtype)) +
            epsilonOf(dtype) * magnitude / 2 + std::ldexp(1.0, info(dtype).least + 1 - info(dtype).digits);
-  // Devices may flush results below the smallest normal to zero.
+  // Devices may flush results below the smallest normal number to zero.
   const double flushed = std::ldexp(1.0, info(dtype).least);
-  // Near 1 a device's logarithm is bounded in absolute terms: 2^-21 between 0.5 and 2, by Vulkan's table of
-  // the precision of GLSL.std.450 instructions.
+  // Near 1 the error of a device's logarithm has an absolute bound: 2^-21 between 0.5 and 2, by Vulkan's table of the
+  // precision of GLSL.std.450 instructions.
   const double atTwo = op.scalar == Scalar::log ? std::numbers::ln2 : op.scalar == Scalar::log2 ? 1 : -1;
   const bool nearOne = dtype == DType::f32 && magnitude <= atTwo;
   return ulps * epsilonOf(dtype) * magnitude + flushed + (nearOne ? 0x1p-21 : 0);
 }
 
-/// How far two values are apart: 0 for equal infinities and for two NaNs, infinite when only one is finite.
+/// The distance of two values: 0 for equal infinities and for two NaNs, infinite if only one is finite.
 static double distance(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
   if (!std::isfinite(a) || !std::isfinite(b)) return std::numeric_limits<double>::infinity();
@@ -90,9 +90,9 @@ static double distance(double a, double b) {
 
 namespace {
 
-/// What one tensor's elements are held to.
+/// The bounds for the elements of one tensor.
 struct Bounds {
-  double allowed = 0;  ///< float elements that both oracles have finite
+  double allowed = 0;  ///< for float elements that are finite in both oracles
 
   Bounds(const NdArray& wide, const NdArray& exact, double floor, std::span<const NdArray* const> others) {
     double error = 0, largest = 0;
@@ -103,7 +103,7 @@ struct Bounds {
         if (std::isfinite(other->data[i])) error = std::max(error, std::fabs(other->data[i] - wide.data[i]));
       largest = std::max(largest, std::fabs(wide.data[i]));
     }
-    // Of a narrow real an error of f32 may be the one that turns its rounding.
+    // For 16-bit types, an error of f32 may change the rounding of an element.
     if (isNarrow(wide.type.dtype)) floor += 2 * epsilonOf(wide.type.dtype);
     allowed = 4 * error + floor * largest + 0x1p-126;
   }

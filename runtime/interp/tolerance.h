@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one tolerance table: how far an executor may be from the f64 oracle. Tests ask it and state
-// no tolerance of their own.
+// The tolerances of all tests: how far an executor's results may be from those of the interpreter in f64. Tests use
+// these and define none of their own.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace tg {
 
-/// What bounds the error of one op whose operands are exact.
+/// What bounds the error of a single op with exact operands.
 enum class ToleranceClass : uint8_t {
-  exact,        ///< moves, selects, counts: bits agree
+  exact,        ///< moves, selections, counts: all bits agree
   elementwise,  ///< ulps of the result, from the scalar table
   reduction,    ///< a sum of terms, in any order
   map,          ///< a composite without reductions: a chain of elementwise functions
@@ -40,12 +40,12 @@ double opTolerance(const OpInfo& op, int64_t reductionLength, double magnitude, 
 /// The default of wholeFunctionClose: 16 ulps of f32.
 constexpr double kWholeFunctionFloor = 0x1p-19;
 
-/// Whole functions, one result at a time: |device - wide| <= 4·E + floor·M for every element, E being
-/// the largest |exact - wide| and M the largest |wide| of the tensor (one element's own error may be
-/// zero by luck). Where the oracle is not finite the device must agree with it. Integers and i1 must
-/// be equal wherever wide and exact agree; elsewhere they stand at a boundary and are not compared.
-/// The types must be equal. `why`, when given, receives a line about the worst offender. E is the largest of
-/// |other - wide| too for each of `others`, further arrays of the same type that differ from wide by rounding.
+/// Compares results of whole functions, one tensor at a time: |device - wide| <= 4·E + floor·M for every element, where
+/// E is the largest |exact - wide| and M the largest |wide| of the tensor (the error of one element alone may be zero
+/// by luck). Where the interpreter's value is not finite, the device's must agree with it. Integers and i1 must be
+/// equal wherever wide and exact agree; elsewhere they are at a rounding boundary and are not compared. The types must
+/// be equal. `why`, if given, receives a line about the worst element. `others` are further arrays of the same type
+/// that differ from wide by rounding; E also covers their |other - wide|.
 bool wholeFunctionClose(const NdArray& device, const NdArray& wide, const NdArray& exact,
                         double floor = kWholeFunctionFloor, std::string* why = nullptr,
                         std::span<const NdArray* const> others = {});
