@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that grows line by line while others read it.
+// A file to which lines are appended while other processes read it.
 #pragma once
 
 #include <sys/types.h>
@@ -12,17 +12,17 @@
 
 namespace tg {
 
-/// Damaged lines of a file of rows. The whole file is kept as `aside`; the good rows were taken over.
+/// The damaged lines of a file of rows. The whole file was kept as `aside`, and its good rows were copied.
 struct DamagedRows {
   std::string path, aside;
-  int64_t first = 0, count = 0;  ///< the number of the first such line, and how many there are
+  int64_t first = 0, count = 0;  ///< number of the first damaged line, and how many there are
 
   void add(int64_t line) { first = count++ ? first : line; }
-  /// For people, beginning with the file and the line; "" where there are none.
+  /// A message that begins with the file and the line; "" if there are none.
   std::string text() const;
 };
 
-/// A file that only grows. A write that fails half way is taken back, so that every line in it is whole.
+/// A file that only grows. A write that fails half-way is undone, so that every line in the file is whole.
 class AppendFile {
  public:
   AppendFile() = default;
@@ -30,7 +30,7 @@ class AppendFile {
   AppendFile& operator=(const AppendFile&) = delete;
   ~AppendFile() { close(); }
 
-  /// `flags` are added to those of open(2).
+  /// `flags` are additional flags of open(2).
   Result<void> open(const std::string& path, int flags);
   Result<void> append(std::string_view text);
 

@@ -23,7 +23,7 @@ constexpr std::string_view kStepPrefix = "step_";
 
 std::string folderName(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
 
-/// The step a folder is named after.
+/// The step in a folder's name.
 std::optional<int64_t> stepOf(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return {};
   name.remove_prefix(kStepPrefix.size());
@@ -59,7 +59,7 @@ std::map<std::string, std::string> modelMetadata(const TrainState& state) {
   return metadata;
 }
 
-/// Fills in the hash of the tensors, which is known when they are written.
+/// Writes a checkpoint's files. Sets the hash of the tensors in `state`, which is known once they have been written.
 Result<void> writeFolder(const std::string& folder, TrainState& state, const TensorSource& params,
                          const TensorSource& states) {
   FileDigests files;
@@ -84,7 +84,7 @@ Result<void> makeFolder(const std::string& path) {
   return syncFolder(parent.empty() ? "." : parent.string());
 }
 
-/// Whether a checkpoint is there, good, of these tensors and as far evaluated.
+/// Whether a good checkpoint with these tensors and this evaluation exists.
 bool isSaved(const std::string& path, const TrainState& state) {
   std::error_code error;
   if (!fs::exists(path, error) || !checkpointDamage(path).empty()) return false;
@@ -101,13 +101,13 @@ Result<void> save(const std::string& ckpt, TrainState& state, const TensorSource
   return isSaved(ckpt + "/" + name, state) ? Result<void>() : folder.commit();
 }
 
-/// Folders of checkpoints by step, newest first, unverified.
+/// The checkpoint folders of a run, newest first, unverified.
 Result<std::vector<CheckpointEntry>> findCheckpoints(const std::string& runDir) {
   std::error_code error;
   if (!fs::is_directory(runDir, error)) return fail(fmt::format("{}: there is no such run", runDir));
   const std::string ckpt = runDir + "/ckpt";
   std::vector<CheckpointEntry> entries;
-  // A link to nowhere is no folder without checkpoints.
+  // A dangling symbolic link is an error, not an empty folder.
   if (!fs::exists(fs::symlink_status(ckpt, error))) return entries;
   fs::directory_iterator at(ckpt, error);
   for (; !error && at != fs::directory_iterator(); at.increment(error))
@@ -119,7 +119,7 @@ Result<std::vector<CheckpointEntry>> findCheckpoints(const std::string& runDir) 
   return entries;
 }
 
-/// Any entry that is not among `files`, or is no plain file.
+/// An entry that is not listed in `files`, or is not a regular file; "" if there is none.
 std::string strangeEntry(const std::string& path, const FileDigests& files) {
   std::error_code error;
   fs::directory_iterator at(path, error);
@@ -143,7 +143,7 @@ std::string fileDamage(const std::string& path, const std::string& name, const F
   return "";
 }
 
-/// Holds a checkpoint and fills in its damage. False where it is not there any more.
+/// Holds a checkpoint and sets its `damage`. False if it does not exist any more.
 bool verify(CheckpointEntry& entry) {
   entry.hold = FolderHold::take(entry.path);
   std::error_code error;
@@ -164,7 +164,7 @@ std::string checkpointDamage(const std::string& path) {
     return fmt::format("{} is missing: it was never finished", kCompleteFile);
   if (!fs::status_known(complete))
     return fmt::format("{} cannot be read: {}", kCompleteFile, error.message());
-  // A pipe would be waited for.
+  // Opening a pipe would block.
   if (!fs::is_regular_file(complete)) return fmt::format("{} is not a file", kCompleteFile);
   auto text = readFile(fileIn(path, kCompleteFile));
   if (!text) return fmt::format("{} cannot be read: {}", kCompleteFile, text.error().message());
@@ -207,7 +207,7 @@ Result<std::optional<CheckpointEntry>> newestCheckpoint(const std::string& runDi
 }
 
 Result<LatestCheckpoint> latestCheckpoint(const std::string& runDir) {
-  // While it is read, the training may save newer ones and prune these: then the list is another.
+  // Meanwhile the training may save newer checkpoints and prune these; then the list is made again.
   constexpr int kAttempts = 10;
   for (int attempt = 1;; ++attempt) {
     TG_TRY(std::vector<CheckpointEntry> entries, findCheckpoints(runDir));
@@ -270,7 +270,7 @@ Result<void> pruneCheckpoints(const std::string& runDir, int64_t keepLast, const
     if (!enough || wanted.contains(entry.step)) {
       const bool whole = checkpointDamage(entry.path).empty();
       good += whole && !enough;
-      // A damaged one stays until there is a good one after it.
+      // A damaged checkpoint stays until there is a newer good one.
       if (whole || good == 0) continue;
     }
     TG_CHECK(removeFolder(ckpt, fs::path(entry.path).filename()));

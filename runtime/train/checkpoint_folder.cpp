@@ -47,7 +47,7 @@ void removeTree(const std::string& path) {
   fs::remove_all(path, error);
 }
 
-/// Both names change hands at once where the file system can; else there is a moment without `to`.
+/// Exchanges two names atomically if the file system can; otherwise there is a moment without `to`.
 Result<void> swapNames(const std::string& from, const std::string& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return {};
   if (errno != EINVAL && errno != ENOSYS) return systemError(to, "replace");
@@ -61,8 +61,8 @@ Result<void> swapNames(const std::string& from, const std::string& to) {
   return {};
 }
 
-/// Whether the process that made a temporary folder is gone. A lock tells, also when a process of
-/// another container has the same number; where locks do not work, the number in the name does.
+/// Whether the process that made a temporary folder is gone. Its lock shows that, even if a process in another
+/// container has the same number. If locks do not work, the process number in the name is used.
 bool isStale(const std::string& path) {
   const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return false;
@@ -139,7 +139,7 @@ Result<StagedFolder> StagedFolder::create(const std::string& parent, const std::
   folder.parent_ = parent;
   folder.name_ = name;
   const std::string path = temporaryPath(parent, name);
-  removeTree(path);  // of a process long gone that had the same number
+  removeTree(path);  // left by a process that ended long ago and had the same number
   std::error_code error;
   if (!fs::create_directory(path, error))
     return fail(fmt::format("{}: cannot make a folder: {}", parent,
@@ -147,7 +147,7 @@ Result<StagedFolder> StagedFolder::create(const std::string& parent, const std::
   folder.path_ = path;
   folder.lock_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder.lock_ < 0) return systemError(path, "open");
-  ::flock(folder.lock_, LOCK_EX | LOCK_NB);  // where it cannot, the number in the name serves
+  ::flock(folder.lock_, LOCK_EX | LOCK_NB);  // if locks do not work, the number in the name is used
   return folder;
 }
 
@@ -157,7 +157,7 @@ Result<void> StagedFolder::commit() {
   if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) == 0) {
     path_.clear();
   } else if (errno == EEXIST) {
-    TG_CHECK(swapNames(path_, target));  // the destructor removes what was there
+    TG_CHECK(swapNames(path_, target));  // the destructor removes the old folder
   } else if (errno == EINVAL || errno == ENOSYS) {
     std::error_code error;
     if (fs::exists(fs::symlink_status(target, error))) {
@@ -176,13 +176,13 @@ std::shared_ptr<const FolderHold> FolderHold::take(const std::string& path) {
   const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return nullptr;
   std::shared_ptr<const FolderHold> hold(new FolderHold(folder));
-  // Whoever saves or removes it has it for a moment. A file system without locks holds nothing.
+  // Who saves or removes it holds it only for a moment. On a file system without locks nothing is held.
   constexpr int kAttempts = 20;
   for (int i = 0; ::flock(folder, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++i) {
     if (i == kAttempts) return nullptr;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  // It may have been renamed, to be removed, before it was locked.
+  // Before it was locked, it may have been renamed for removal.
   struct stat held {
   }, named{};
   const bool same = ::fstat(folder, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&

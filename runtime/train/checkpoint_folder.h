@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint's folder as files: its COMPLETE, and how one folder takes the place of another.
+// The files of a checkpoint folder: its COMPLETE, and the atomic replacement of one folder by another.
 #pragma once
 
 #include <memory>
@@ -20,22 +20,23 @@ inline constexpr std::string_view kCompleteFile = "COMPLETE";
 
 using FileDigests = std::vector<std::pair<std::string, FileDigest>>;
 
-/// COMPLETE: a line `XXH3-64  bytes  name` for each file, their sum, and the hash of the lines before.
+/// The text of COMPLETE: a line `XXH3-64  bytes  name` for each file, their sum, and the hash of the lines before.
 std::string formatComplete(const FileDigests& files);
-/// Reads that back; anything else is an error that begins with COMPLETE.
+/// Parses the text of COMPLETE. Any other text is an error, which begins with COMPLETE.
 Result<FileDigests> parseComplete(std::string_view text);
 
-/// A temporary folder that is locked while its process lives and removed unless `commit` renames it.
+/// A temporary folder. It is locked while its process lives, and removed by the destructor unless `commit` renames it.
 class StagedFolder {
  public:
-  /// `parent`/.tmp-NAME-PID; `parent` must exist.
+  /// Creates `parent`/.tmp-NAME-PID; `parent` must exist.
   static Result<StagedFolder> create(const std::string& parent, const std::string& name);
   StagedFolder(StagedFolder&& other) noexcept;
   StagedFolder& operator=(StagedFolder&&) = delete;
   ~StagedFolder();
 
   const std::string& path() const { return path_; }
-  /// Takes the name `parent`/NAME, exchanging what has it, and syncs. What had it is removed.
+  /// Renames the folder to `parent`/NAME and syncs. An existing folder of that name is exchanged for it and then
+  /// removed.
   Result<void> commit();
 
  private:
@@ -44,10 +45,10 @@ class StagedFolder {
   int lock_ = -1;
 };
 
-/// Keeps a folder's files while someone reads them: `removeFolder` passes over one that is held.
+/// Protects a folder's files while they are read: `removeFolder` leaves a folder alone that is held.
 class FolderHold {
  public:
-  /// Null where the folder is gone, or is being removed.
+  /// Null if the folder is gone, or is being removed.
   static std::shared_ptr<const FolderHold> take(const std::string& path);
   FolderHold(const FolderHold&) = delete;
   FolderHold& operator=(const FolderHold&) = delete;
@@ -58,9 +59,9 @@ class FolderHold {
   int descriptor_;
 };
 
-/// Removes a folder so that nobody sees a part of it under its name; one that is held stays.
+/// Removes a folder so that nobody sees a part of it under its name. Does nothing if it is held.
 Result<void> removeFolder(const std::string& parent, const std::string& name);
-/// Removes the temporary folders in `parent` whose processes no longer live.
+/// Removes the temporary folders in `parent` that belong to dead processes.
 void removeStaleFolders(const std::string& parent);
 
 }  // namespace tg

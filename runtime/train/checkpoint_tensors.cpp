@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors by name: their hash, and how those of a file become those a module wants.
+// Tensors by name: their hash, and the conversion of a file's tensors to those of a module.
 #include <xxhash.h>
 
 #include <algorithm>
@@ -23,16 +23,16 @@ const std::pair<std::string, Type>* findTensor(const NamedTypes& tensors, const 
   return found == tensors.end() ? nullptr : &*found;
 }
 
-/// The last parts of parameters' names in tensorgrad for TypeScript, and what nn's layers call the same.
+/// The last parts of parameter names in tensorgrad for TypeScript, and the names that nn's layers use instead.
 struct OtherName {
   std::string_view there, here;
 };
 constexpr OtherName kTypescriptNames[] = {{"W", "w"}, {"g", "gain"}, {"b", "bias"}};
 
-/// The name in the file for a wanted one: its own, or the one that library gives it.
+/// The name in the file for a wanted one: the same, or the one of tensorgrad for TypeScript.
 std::string nameInFile(const NamedTypes& file, const std::string& wanted) {
   if (findTensor(file, wanted)) return wanted;
-  const size_t last = wanted.rfind('.') + 1;  // 0 without a dot
+  const size_t last = wanted.rfind('.') + 1;  // 0 if there is no dot
   for (const OtherName& row : kTypescriptNames)
     if (std::string_view(wanted).substr(last) == row.here) {
       std::string there = wanted.substr(0, last) + std::string(row.there);
@@ -41,7 +41,7 @@ std::string nameInFile(const NamedTypes& file, const std::string& wanted) {
   return wanted;
 }
 
-/// Reads elements of a tensor as those of another type.
+/// Reads elements of a tensor and converts them to another type.
 Result<void> readAs(const TensorSource& source, size_t tensor, DType dtype, int64_t first,
                     std::span<std::byte> out) {
   const DType own = source.tensors[tensor].second.dtype;
@@ -53,7 +53,7 @@ Result<void> readAs(const TensorSource& source, size_t tensor, DType dtype, int6
   return {};
 }
 
-/// Why a tensor cannot be read as another type. Where one can, that depends on its elements.
+/// An error if a tensor can never be read as another type. Otherwise that depends on its elements.
 Result<void> canRead(const TensorSource& source, size_t tensor, const Type& type) {
   if (source.tensors[tensor].second.dtype == type.dtype) return {};
   std::vector<std::byte> piece;
@@ -67,7 +67,7 @@ Result<void> canRead(const TensorSource& source, size_t tensor, const Type& type
 
 struct TensorHash::State {
   XXH3_state_t* hash = XXH3_createState();
-  /// Of the list being read: tensors, and how many of them were begun.
+  /// The list being read: its tensors, and the number of those that were begun.
   std::vector<std::pair<std::string, Type>> tensors;
   size_t begun = 0;
 
@@ -75,11 +75,12 @@ struct TensorHash::State {
   ~State() { XXH3_freeState(hash); }
   void add(const void* bytes, size_t count) { XXH3_64bits_update(hash, bytes, count); }
   void add(const std::string& text) {
-    const uint64_t size = text.size();  // so that no two lists of texts give the same bytes
+    const uint64_t size =
+        text.size();  // the length keeps two different lists of texts from having the same bytes
     add(&size, sizeof(size));
     add(text.data(), text.size());
   }
-  /// Adds what stands before the bytes of the tensors up to `end`. Those without elements are never read.
+  /// Hashes what precedes the bytes of the tensors up to `end`. Tensors without elements are never read.
   void begin(size_t end) {
     for (; begun < end; ++begun) {
       add(tensors[begun].first);
@@ -124,7 +125,7 @@ std::string stateHash(const NamedArrays& params, const NamedArrays& states) {
 
 Result<TensorSource> matchTensors(TensorSource file, const std::vector<std::pair<std::string, Type>>& wanted,
                                   const std::string& where) {
-  std::vector<size_t> places;  // in the file, of each wanted one
+  std::vector<size_t> places;  // position in the file of each wanted tensor
   std::string wrong;
   std::set<std::string> taken;
   for (const auto& [name, type] : wanted) {
@@ -137,7 +138,7 @@ Result<TensorSource> matchTensors(TensorSource file, const std::vector<std::pair
     }
     const Type& own = found->second;
     places.push_back(static_cast<size_t>(found - file.tensors.data()));
-    // That library's arrays are flat.
+    // Arrays of that library are flat.
     const bool flat = given != name && own.rank() == 1 && own.elements() == type.elements();
     if (own.shape != type.shape && !flat)
       wrong += fmt::format("\n  shape: {} is {}, expected {}", name, own.str(), type.str());

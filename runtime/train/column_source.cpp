@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of array files, and arrays that are the same for every step.
+// Inputs from rows of array files, and constant arrays that are the same in every step.
 #include <algorithm>
 #include <utility>
 
@@ -16,16 +16,16 @@ namespace tg {
 
 namespace {
 
-/// Keep the orders of rows apart from each other and from other uses of the seed.
+/// Keep the random orders of rows independent of each other, and of other uses of the seed.
 constexpr uint32_t kEpochStream = 0x65706f63, kSplitStream = 0x73706c69;
 
-/// One input: rows of a file, or the same array for every step.
+/// One input: rows of a file, or a constant array.
 struct Column {
   std::string name;
-  Type type;  ///< the function's
+  Type type;  ///< the type in the function
   InputSpec spec;
   std::optional<Table> rows;
-  HostArray constant;  ///< without rows
+  HostArray constant;  ///< the constant, if there are no rows
 };
 
 class ColumnSource : public Source {
@@ -42,7 +42,7 @@ class ColumnSource : public Source {
     evalFirst_ = held ? training_ : 0;
   }
 
-  /// There are enough rows for what is wanted.
+  /// An error if there are not enough rows for a batch.
   Result<void> check() const {
     if (!batch_ && options_.heldOut > 0)
       return fail("no rows can be kept for evaluation: no input takes rows of a file");
@@ -117,7 +117,7 @@ class ColumnSource : public Source {
                        column.spec.divisor ? fmt::format(" / {}", *column.spec.divisor) : "", part);
   }
 
-  /// The rows of the files that a training step takes.
+  /// The rows of the files that a training step uses.
   std::vector<int64_t> trainingRows(int64_t step) const {
     std::vector<int64_t> rows(static_cast<size_t>(batch_));
     if (batch_) {
@@ -132,8 +132,8 @@ class ColumnSource : public Source {
     return inFile(std::move(rows));
   }
 
-  /// Of places in the training part followed by the evaluation part. A seed chooses the rows of the two when
-  /// rows are shuffled, else they are the file's first and last ones.
+  /// Maps positions (the training part, followed by the evaluation part) to rows of the file. If rows are shuffled, the
+  /// seed chooses the rows of both parts; otherwise they are the file's first and last rows.
   std::vector<int64_t> inFile(std::vector<int64_t> rows) const {
     if (!evalFirst_ || !options_.shuffle) return rows;
     const Permutation split(static_cast<uint64_t>(total_), options_.seed, 0, kSplitStream);
@@ -158,11 +158,11 @@ class ColumnSource : public Source {
 
   SourceOptions options_;
   std::vector<Column> columns_;
-  int64_t batch_ = 0;  ///< rows of a step; 0 when no column has rows
+  int64_t batch_ = 0;  ///< rows of a step; 0 if no column has rows
   int64_t total_ = 0, training_ = 0, evalFirst_ = 0;
 };
 
-/// Extents other than 1 behind the first axis.
+/// The extents after the first axis that are not 1.
 std::vector<int64_t> rowExtents(const Shape& shape) {
   std::vector<int64_t> out;
   for (int axis = 1; axis < shape.rank(); ++axis)
@@ -170,7 +170,8 @@ std::vector<int64_t> rowExtents(const Shape& shape) {
   return out;
 }
 
-/// A row of the file is a row of the input. An image of an IDX file may also be flat, and have axes of 1.
+/// Whether a row of the file can be a row of the input. An image of an IDX file may also be flat, and may have axes of
+/// extent 1.
 bool rowsFit(const Shape& file, const Shape& input, bool idx) {
   if (file.rank() == 0 || input.rank() == 0) return file.rank() == input.rank();
   if (idx && rowExtents(file) == rowExtents(input)) return true;
@@ -190,7 +191,7 @@ Error foreignIn(const Item& func, const Value& arg, std::string_view source, dou
                           limit, limit - 1));
 }
 
-/// Converts all rows once where some element could be wrong: ids, and integers and booleans that may not fit.
+/// Converts all rows once if some element could be wrong: ids, and integers and booleans that may not fit.
 Result<void> scan(const Table& table, const InputSpec& spec, const Item& func, const Value& arg) {
   const FileType type = table.fileType();
   const bool ids = idLimit(func, &arg) > 0;
@@ -262,7 +263,7 @@ Result<void> openColumn(const std::string& binding, const SourceOptions& options
   return {};
 }
 
-/// The same rows are taken of every column.
+/// An error unless all columns have the same number of rows, as the same rows are taken of each.
 Result<void> checkRows(const std::vector<Column>& columns) {
   const Column* first = nullptr;
   for (const Column& column : columns) {

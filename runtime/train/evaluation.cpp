@@ -32,7 +32,7 @@ Result<double> lossOf(Session& session, const Feed& feed, int64_t batch, bool& s
 }
 
 double meanOf(double sum, int64_t count) {
-  // Of opposite infinities the sum is a NaN with a sign, which would be printed.
+  // The sum of opposite infinities is a NaN with a sign, which would be printed.
   if (std::isnan(sum)) sum = std::numeric_limits<double>::quiet_NaN();
   return sum / static_cast<double>(count);
 }

@@ -17,7 +17,7 @@ namespace tg {
 
 namespace {
 
-/// Data for training, for evaluation or for both: one of the two may be null.
+/// Data for training, for evaluation or for both. One of the two may be null.
 class JoinedFeed : public Feed {
  public:
   JoinedFeed(std::unique_ptr<Source> train, std::unique_ptr<Source> eval, std::string fingerprint)
@@ -56,13 +56,13 @@ class JoinedFeed : public Feed {
   std::string fingerprint_;
 };
 
-/// Of all data of a training, `eval` null where it evaluates on none.
+/// The fingerprint of all data of a training; `eval` is null if there is no evaluation.
 Result<std::string> fingerprintOf(const FeedOptions& options, const Source& train, const Source* eval) {
   Fingerprint print;
   TG_TRY(const std::string trained, train.fingerprint());
   print.add(trained);
   print.add(fmt::format("{} {}", options.shuffle, options.valFraction));
-  // A run's evaluation is part of it: which checkpoint is its best depends on it.
+  // Evaluation data counts, since it determines which checkpoint is the best.
   if (eval) {
     TG_TRY(const std::string evaluated, eval->fingerprint());
     print.add(evaluated);

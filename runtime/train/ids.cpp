@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ids may be, and what marks data as the same.
+// The valid range of ids, and the fingerprint that identifies data.
 #define XXH_INLINE_ALL
 #include <sys/stat.h>
 #include <xxhash.h>
@@ -19,18 +19,18 @@ namespace tg {
 
 namespace {
 
-/// In front of a fingerprint: how it was made.
+/// Prefix of a fingerprint: the version of the method.
 constexpr std::string_view kScheme = "2-";
 
-/// A table or an axis of classes that an argument's ids choose from.
+/// A table, or an axis of classes, that the ids of an argument index.
 struct IdReader {
   int64_t rows;
-  std::optional<int64_t> ignored;  ///< an id outside that is allowed
+  std::optional<int64_t> ignored;  ///< an id outside of the range that is allowed
 
   bool admits(int64_t id) const { return (id >= 0 && id < rows) || id == ignored; }
 };
 
-/// Everything that reads ids from an argument of a function of stage tensor, also through views.
+/// Everything that reads with ids from an argument, directly or through views, in a function of stage tensor.
 std::vector<IdReader> readersOf(const Item& func, const Value* argument) {
   std::unordered_set<const Value*> ids = {argument};
   std::vector<IdReader> out;

@@ -30,7 +30,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A crash loses at most this much of what nobody flushed.
+// A crash loses at most this many bytes that were not flushed.
 constexpr size_t kBufferedBytes = 1 << 16;
 
 std::string jsonlPath(const std::string& runDir) { return RunDir{runDir}.metrics(); }
@@ -40,7 +40,7 @@ Result<void> replaceFile(const std::string& path, const std::string& text) {
   return writeFile(path, std::as_bytes(std::span(text)));
 }
 
-/// The shortest text that reads back as the same number; JSON has none for what is not finite.
+/// The shortest text that reads back as the same number; null if it is not finite, which JSON cannot express.
 std::string jsonNumber(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
 
 std::string jsonString(const std::string& text) { return jsonText(Json(text)); }
@@ -52,13 +52,13 @@ std::string jsonLine(const MetricRow& row) {
   return line + "}\n";
 }
 
-/// Reads a line as `jsonLine` writes it, ten times as fast as a JSON parser. False for any other spelling: a
-/// JSON parser decides on that.
+/// Parses a line that `jsonLine` wrote, ten times as fast as a JSON parser. False for any other spelling, which the
+/// JSON parser then handles.
 class OwnLine {
  public:
   explicit OwnLine(std::string_view line) : at_(line.data()), end_(line.data() + line.size()) {}
 
-  /// `row` keeps the memory of the row before.
+  /// Reuses the memory of the previous row in `row`.
   bool read(MetricRow& row) {
     size_t values = 0;
     std::string_view name;
@@ -81,7 +81,7 @@ class OwnLine {
     at_ += word.size();
     return true;
   }
-  /// Up to the quote; one with escapes is another spelling.
+  /// Parses up to the quote. A text with escapes is left to the JSON parser.
   bool text(std::string_view& into) {
     const char* begin = at_;
     while (at_ != end_ && *at_ != '"' && *at_ != '\\' && static_cast<unsigned char>(*at_) >= ' ') ++at_;
@@ -106,7 +106,7 @@ class OwnLine {
   const char *at_, *end_;
 };
 
-/// Step, time and the named values of a line; nothing when it is no row.
+/// The step, time and named values of a line; nothing if it is not a row.
 std::optional<MetricRow> parseJsonRow(std::string_view line) {
   Json json = Json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return {};
@@ -126,11 +126,12 @@ std::optional<MetricRow> parseJsonRow(std::string_view line) {
   return row;
 }
 
-/// What follows the last line break of a file: a line that someone is writing, or one that was never finished.
+/// What to do with text after the last line break: skip it (it is still being written), or read it (it was never
+/// finished).
 enum class Rest : uint8_t { skip, read };
 
-/// Calls `line` with each line of a file, without its break, until one gives an error. Holds a piece of the file at a
-/// time.
+/// Calls `line` for each line of a file, without its line break, until one returns an error. Keeps only a piece of the
+/// file in memory.
 Result<void> forEachLine(const std::string& path, Rest rest,
                          const std::function<Result<void>(std::string_view)>& line) {
   const auto failed = [&](const char* doing) {
@@ -140,7 +141,7 @@ Result<void> forEachLine(const std::string& path, Rest rest,
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
   if (!file) return failed("open");
   std::string held(size_t{1} << 18, '\0');
-  size_t used = 0;  // of what is held: the beginning of a line
+  size_t used = 0;  // bytes kept in the buffer: the beginning of a line
   while (true) {
     if (used == held.size()) held.resize(held.size() * 2);
     const size_t got = std::fread(held.data() + used, 1, held.size() - used, file.get());
@@ -157,7 +158,7 @@ Result<void> forEachLine(const std::string& path, Rest rest,
   }
 }
 
-/// Calls `visit` with each row of a file, and `broken` with the number of each line that is none.
+/// Calls `visit` for each row of a file, and `broken` with the number of each line that is not a row.
 Result<void> forEachRow(const std::string& path, Rest rest,
                         const std::function<void(const MetricRow&)>& visit,
                         const std::function<Result<void>(int64_t)>& broken) {
@@ -204,21 +205,21 @@ double wallTime() {
 struct MetricsWriter::Impl {
   std::string runDir;
   DamagedRows damaged;
-  std::string jsonLines;  ///< not written yet
+  std::string jsonLines;  ///< not yet written
   AppendFile jsonl;
 
   bool wantsCsv = false;
   AppendFile csv;
-  std::vector<std::string> columns;  ///< of the file, after step and time
-  std::vector<MetricRow> csvRows;    ///< not written yet
+  std::vector<std::string> columns;  ///< columns in the file, after step and time
+  std::vector<MetricRow> csvRows;    ///< not yet written
 
   bool wantsEvents = false;
   AppendFile events;
-  std::string eventRecords;  ///< not written yet
+  std::string eventRecords;  ///< not yet written
 
   Result<void> openJsonl(int64_t lastStep, bool evaluationOwed);
   Result<void> openEvents(int64_t lastStep);
-  /// Makes metrics.csv from metrics.jsonl: at the start, and when a row has a new column.
+  /// Rewrites metrics.csv from metrics.jsonl: at the start, and when a row has a new column.
   Result<void> rewriteCsv();
   Result<void> flushCsv();
   bool addColumns(const MetricRow& row);
@@ -248,7 +249,7 @@ Result<void> MetricsWriter::Impl::openJsonl(int64_t lastStep, bool evaluationOwe
 }
 
 Result<void> MetricsWriter::Impl::openEvents(int64_t lastStep) {
-  // Readers take the files of a folder in the order of their names.
+  // Readers order the files of a folder by name.
   const double now = wallTime();
   const std::string stem = fmt::format("{}/events.out.tfevents.{:010}.tg-run", runDir, int64_t(now));
   std::string path = stem;
@@ -286,7 +287,7 @@ Result<void> MetricsWriter::Impl::flushCsv() {
   for (const MetricRow& row : csvRows) wider = addColumns(row) || wider;
   if (wider) {
     if (auto done = rewriteCsv(); !done) {
-      columns.clear();  // the next flush tries again
+      columns.clear();  // so that the next flush tries again
       return done;
     }
   } else {
@@ -341,7 +342,7 @@ Result<std::unique_ptr<MetricsWriter>> MetricsWriter::open(const std::string& ru
 const DamagedRows& MetricsWriter::damaged() const { return impl_->damaged; }
 
 MetricsWriter::~MetricsWriter() {
-  if (impl_) (void)flush();  // a caller that wants to know has called it
+  if (impl_) (void)flush();  // callers that need the error have called flush themselves
 }
 
 Result<void> MetricsWriter::add(const MetricRow& row) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run measured, on disk.
+// The measurements of a run, on disk.
 //
-// metrics.jsonl is the record the other files and the page are made from: a line for each row, {"step": 120,
-// "time": 1.52, "loss": 2.31, …}. Keys: loss, norm, lr, ms (of a step), items_per_s, save_ms (that training
-// waited for checkpoints since the row before, where there were any); val_loss in rows of evaluation; other results of @train by name. time is seconds of training over all parts of a resumed run.
+// metrics.jsonl is the record from which the other files and the page are made. It has a line for each row, {"step":
+// 120, "time": 1.52, "loss": 2.31, …}. The keys are: loss, norm, lr, ms (of a step), items_per_s, save_ms (the time
+// since the previous row in which training waited for checkpoints, if it did), val_loss in rows of evaluation, and
+// other results of @train by name. time is seconds of training, over all parts of a resumed run.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +26,21 @@ struct MetricRow {
 };
 
 enum class MetricsFormat : uint8_t { jsonl, csv, tensorboard };
-/// Parses `jsonl,csv,tensorboard`; an error names the unknown word.
+/// Parses a list such as `jsonl,csv,tensorboard`; the error names the unknown word.
 Result<std::vector<MetricsFormat>> parseMetricsFormats(const std::string& text);
 
 /// Appends rows to the files of one run: metrics.jsonl (always), metrics.csv, events.out.tfevents.* .
 class MetricsWriter {
  public:
-  /// Rows after `lastStep` that an interrupted run left are removed first; 0 starts anew. Where the evaluation of that
-  /// step is owed, its row is removed too: no checkpoint knows of it, so that it is made again.
+  /// First removes rows after `lastStep`, which an interrupted run left; 0 starts new files. If the evaluation of that
+  /// step has to be repeated its row is removed too, since no checkpoint includes it.
   static Result<std::unique_ptr<MetricsWriter>> open(const std::string& runDir,
                                                      const std::vector<MetricsFormat>& formats,
                                                      int64_t lastStep, bool evaluationOwed = false);
   ~MetricsWriter();
-  /// Rows that were there and are damaged, a cut off last one too.
+  /// Rows that existed and are damaged, including an incomplete last one.
   const DamagedRows& damaged() const;
-  /// Buffered; `flush` makes the rows visible to readers.
+  /// Adds a row to a buffer; `flush` makes it visible to readers.
   Result<void> add(const MetricRow& row);
   Result<void> flush();
 
@@ -49,12 +50,12 @@ class MetricsWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Calls `visit` with each row of a run's metrics.jsonl in order, without holding them all. Errors and what
-/// is passed over are those of readMetrics.
+/// Calls `visit` for each row of a run's metrics.jsonl in order, without keeping all rows in memory. Errors, and what
+/// is skipped, are as in readMetrics.
 Result<void> forEachMetricRow(const std::string& runDir, const std::function<void(const MetricRow&)>& visit);
 
-/// The rows of a run's metrics.jsonl in order. A last line without its line break is passed over; another
-/// broken line is an error that names it.
+/// The rows of a run's metrics.jsonl in order. A last line without a line break is skipped; any other damaged line is
+/// an error that names it.
 Result<std::vector<MetricRow>> readMetrics(const std::string& runDir);
 
 }  // namespace tg

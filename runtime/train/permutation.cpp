@@ -41,7 +41,7 @@ uint64_t Permutation::once(uint64_t value) const {
 }
 
 uint64_t Permutation::operator()(uint64_t index) const {
-  // The range is over a quarter of the domain, so four walks are needed on average at most.
+  // The range is over a quarter of the domain, so this needs at most four iterations on average.
   do index = once(index);
   while (index >= size_);
   return index;

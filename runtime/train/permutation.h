@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shuffling without a list of what is shuffled.
+// Shuffles a range of any size in constant memory.
 #pragma once
 
 #include <array>
@@ -7,15 +7,15 @@
 
 namespace tg {
 
-/// A permutation of 0 … size - 1 in constant memory, a pure function of (seed, round, stream): a Feistel
-/// network over the next power of 4 whose values outside the range are walked on from (M. Luby, C. Rackoff,
-/// "How to construct pseudorandom permutations", 1988; J. Black, P. Rogaway, "Ciphers with arbitrary finite
-/// domains", 2002).
+/// A permutation of 0 … size - 1 in constant memory, a pure function of (seed, round, stream). It is a Feistel network
+/// over the next power of 4; a result outside of the range is mapped again until it lies inside (cycle walking). See M.
+/// Luby, C. Rackoff, "How to construct pseudorandom permutations", 1988; J. Black, P. Rogaway, "Ciphers with arbitrary
+/// finite domains", 2002.
 class Permutation {
  public:
-  /// `stream` keeps uses of one seed apart. `size` is 1 … 2^62.
+  /// `stream` makes permutations for different uses of a seed independent. `size` is 1 … 2^62.
   Permutation(uint64_t size, uint64_t seed, uint64_t round, uint32_t stream);
-  /// Where `index`, below the size, goes.
+  /// The image of `index`, which must be less than the size.
   uint64_t operator()(uint64_t index) const;
 
  private:

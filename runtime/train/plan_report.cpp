@@ -35,7 +35,7 @@ const OperandList& argumentsOf(const Op& op) {
   return args ? args->items : none;
 }
 
-/// What is in memory as the commands go on.
+/// Tracks what is in memory during the commands.
 class MemoryTrace {
  public:
   MemoryTrace(const Module& module, MemoryReport& out) : out_(out) {
@@ -45,7 +45,7 @@ class MemoryTrace {
     out_.steps.push_back({std::move(label), std::move(source), 0});
   }
   void read(const Range& range);
-  /// Call after the step's reads.
+  /// Must be called after the step's reads.
   void write(MemoryValue value);
   void fixed(MemoryValue value) { out_.values.push_back(std::move(value)); }
   void finish();
@@ -59,8 +59,8 @@ class MemoryTrace {
 
   MemoryReport& out_;
   int64_t alignment_ = 1;
-  std::vector<MemoryValue> entries_;  ///< of the arena, by birth
-  std::vector<size_t> live_;          ///< entries that nothing was written over
+  std::vector<MemoryValue> entries_;  ///< in the arena, by birth
+  std::vector<size_t> live_;          ///< entries that have not been overwritten
 };
 
 void MemoryTrace::read(const Range& range) {
@@ -80,7 +80,7 @@ void MemoryTrace::write(MemoryValue value) {
 
 void MemoryTrace::finish() {
   for (MemoryValue& value : out_.values) value.last = now();
-  // Bytes that two live values share, one in place of the other, count once.
+  // If one live value is in place of another, their common bytes count once.
   auto up = [&](int64_t bytes) { return (bytes + alignment_ - 1) / alignment_ * alignment_; };
   for (int i = 0; i <= now(); ++i) {
     std::vector<std::pair<int64_t, int64_t>> ranges;
@@ -105,7 +105,7 @@ MemoryValue placed(const Value& value) {
           value.place->buffer, value.place->offset, placedBytes(value)};
 }
 
-/// The range from the first to the last of the values, which lie in one buffer, with the padding behind that.
+/// The range from the first to the last of these values, which lie in one buffer, with padding after it.
 Range spanOf(const std::vector<Value*>& values) {
   Range span{values[0]->place->buffer, values[0]->place->offset, placedBytes(*values[0])};
   for (const Value* value : values) {
@@ -131,13 +131,13 @@ void readOperands(const Op& op, MemoryTrace& memory) {
   });
 }
 
-/// Whether a value is a part of what the host reads, under that name.
+/// Whether a value is a part of one that the host reads, under that value's name.
 bool isAdjoined(const Value& value) {
   return std::any_of(value.uses.begin(), value.uses.end(),
                      [](const Use& use) { return use.user()->code == Opcode::adjoin; });
 }
 
-/// One op of a planned function.
+/// Traces one op of a planned function.
 void plannedStep(const Op& op, MemoryTrace& memory) {
   if (readsSymbol(op)) return;
   if (op.code == Opcode::adjoin) return memory.fixed(placed(*op.result()));
@@ -165,7 +165,7 @@ std::string labelOf(const Op& op) {
   return label.empty() ? std::string(op.info().name) : label;
 }
 
-/// One command of a lowered function.
+/// Traces one command of a function of stage kernel or spirv.
 void commandStep(const Module& module, const Op& op, MemoryTrace& memory) {
   const std::string source = locString(op.loc);
   if (op.code == Opcode::home) {
@@ -192,7 +192,7 @@ void commandStep(const Module& module, const Op& op, MemoryTrace& memory) {
   }
 }
 
-/// Each byte of the range once for loads and once for stores, or fewer when fewer are accessed.
+/// Each byte of the range once for loads and once for stores, or fewer if fewer are accessed.
 double leastBytes(int64_t range, const ParamTraffic& traffic) {
   double whole = static_cast<double>(range);
   return std::min(whole, traffic.loaded) + std::min(whole, traffic.stored);

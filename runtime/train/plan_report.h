@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a compiled module takes: memory over the course of a call, and the work of every kernel.
+// The resources of a compiled module: memory over the course of a call, and the work of each kernel.
 #pragma once
 
 #include <cstdint>
@@ -10,33 +10,34 @@
 
 namespace tg {
 
-/// A value in memory. Arena values live from the step that writes them to the last that reads them, members
-/// of a group from the first such step of any of them to the last: the group is one allocation.
+/// A value in memory. An arena value lives from the step that writes it to the last step that reads it. A group is one
+/// allocation, so its members live from the first such step of any of them to the last.
 struct MemoryValue {
   std::string name, type;
-  std::string source;  ///< file:line:column of what it comes from; "" where the text does not tell
-  std::string room;    ///< "persistent", "io" or "arena"
-  int64_t offset = 0;  ///< bytes, in its room
+  std::string source;  ///< file:line:column of its origin; "" if unknown
+  std::string room;    ///< the buffer: "persistent", "io" or "arena"
+  int64_t offset = 0;  ///< in bytes, in its buffer
   int64_t bytes = 0;
   int first = 0, last = -1;  ///< steps; persistent and io values live through all of them
 };
 
-/// What the memory of one function holds, command by command.
+/// The contents of memory during one function, command by command.
 struct MemoryReport {
   std::string function;
-  /// Sizes of the three buffers, which all functions share, and the arena's least size for this order.
+  /// Sizes of the three buffers, which all functions share, and the lower bound of the arena for this order of ops.
   int64_t persistentBytes = 0, ioBytes = 0, arenaBytes = 0, lowerBoundBytes = 0;
   struct Step {
     std::string label, source;
-    int64_t liveBytes = 0;  ///< of the arena, rounded up to the target's alignment
+    int64_t liveBytes = 0;  ///< in the arena, rounded up to the target's alignment
   };
   std::vector<Step> steps;
-  int peak = -1;  ///< the step with the most live bytes, the first of equals; -1 without any
-  std::vector<MemoryValue> values;  ///< params, states, inputs and results, then arena values by birth
+  int peak = -1;  ///< the first step with the most live bytes; -1 if there are none
+  std::vector<MemoryValue>
+      values;  ///< params, states, inputs and results; then arena values in order of birth
 
   int64_t peakBytes() const { return peak < 0 ? 0 : steps[static_cast<size_t>(peak)].liveBytes; }
   int64_t totalBytes() const { return persistentBytes + ioBytes + arenaBytes; }
-  /// Arena values at the peak, the largest first.
+  /// The arena values that are live at the peak, the largest first.
   std::vector<MemoryValue> liveAtPeak() const;
 };
 
@@ -45,15 +46,15 @@ struct CommandReport {
   std::string kind;           ///< "dispatch", "fill" or "copy"
   std::string kernel, label;  ///< of a dispatch
   std::string source;         ///< file:line:column, or ""
-  /// Bytes that have to be moved at least: each byte of a bound range once, and none that is not accessed.
+  /// The least number of bytes to move: each byte of a bound range once, without those that are not accessed.
   double bytes = 0;
-  double accessedBytes = 0;  ///< every load and store counted
+  double accessedBytes = 0;  ///< counting every load and store
   double flops = 0;
-  bool counted = true;  ///< false for a binary without its kernel: only the ranges are known
+  bool counted = true;  ///< false for a binary without its kernel, of which only the ranges are known
   bool decided = true;  ///< KernelCost::decided
 };
 
-/// The dispatches of one kernel in one function, their costs added up over a call.
+/// The dispatches of one kernel in one function, with costs added up over a call.
 struct KernelReport {
   std::string function, kernel, label, source;
   int64_t dispatches = 0;
@@ -62,21 +63,21 @@ struct KernelReport {
 
 struct PlanReport {
   MemoryReport memory;
-  std::vector<KernelReport> kernels;  ///< none before stage kernel
+  std::vector<KernelReport> kernels;  ///< empty before stage kernel
 };
 
 /// The commands of a function of stage kernel or spirv.
 std::vector<CommandReport> commandReports(const Module& module, const Item& func);
 
-/// The memory of a function of stage planned, kernel or spirv. At stage planned values have the names and
-/// types of the model; later only what kernels and their labels still tell. `module` holds the function.
+/// The memory use of a function of stage planned, kernel or spirv. At stage planned values have the model's names and
+/// types; later only those that kernels and their labels still have. `module` contains the function.
 MemoryReport memoryReport(const Module& module, const Item& func);
 
-/// Both, for a module of stage planned, kernel or spirv: memory of `function`, or of the function with the
-/// highest peak when it is empty or unknown; kernels of all functions.
+/// Both reports, for a module of stage planned, kernel or spirv: the memory of `function` (or of the function with the
+/// highest peak if that is empty or unknown), and the kernels of all functions.
 PlanReport planReport(const Module& module, const std::string& function = "");
 
-/// plan.json of a run directory.
+/// The text of plan.json in a run directory.
 std::string toJson(const PlanReport& report);
 
 }  // namespace tg

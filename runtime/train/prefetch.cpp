@@ -27,8 +27,8 @@ Prefetcher::~Prefetcher() {
   worker_.join();
 }
 
-/// An exception that leaves a thread's function ends the process: it is handed over as it is, since without
-/// memory there may be none for an error's text either.
+/// An exception must not leave a thread's function, as it would end the process. It is passed on unchanged, since there
+/// may not even be memory for an error's text.
 void Prefetcher::work() {
   try {
     makeBatches();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches made while the device works on the ones before.
+// Prepares batches while the device works on earlier ones.
 #pragma once
 
 #include <condition_variable>
@@ -13,18 +13,18 @@
 
 namespace tg {
 
-/// Makes the batches of steps first … last on a thread of its own, at most two ahead of the one taken.
+/// Prepares the batches of steps first … last on a thread of its own, at most two ahead of the one taken.
 class Prefetcher {
  public:
   /// `feed` must outlive this.
   Prefetcher(const Feed& feed, int64_t first, int64_t last);
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
-  /// Waits for the batch being made, if any, and for no other.
+  /// Waits only for the batch that is being prepared, if any.
   ~Prefetcher();
 
-  /// The batch of the next step; waits until it is made. An error of the feed comes in its step's place, and
-  /// again from then on, also the one that there is no memory; after the last step it is an error to ask.
+  /// The batch of the next step; waits until it is ready. An error of the feed (or running out of memory) is returned
+  /// in its step's place, and again in all later calls. A call after the last step is an error.
   Result<Inputs> next();
 
  private:
@@ -33,10 +33,11 @@ class Prefetcher {
 
   const Feed& feed_;
   const int64_t first_, last_;
-  int64_t taken_;  ///< the step to hand out next; this and what follows under the mutex
+  int64_t taken_;  ///< the step to hand out next; this and the members below are guarded by the mutex
   bool stop_ = false;
   std::deque<Result<Inputs>> ready_;
-  std::exception_ptr thrown_;  ///< what ended the thread, behind the batches that are ready
+  std::exception_ptr
+      thrown_;  ///< the exception that ended the thread; comes after the batches that are ready
   std::mutex mutex_;
   std::condition_variable changed_;
   std::thread worker_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs to time a function with.
+// Random inputs, with which a function can be timed.
 #pragma once
 
 #include "ir/module.h"
@@ -8,12 +8,12 @@
 
 namespace tg {
 
-/// A value for one argument: normal floats, and ids below the tables they index where the function is of
+/// A value for one argument: normal floats, or ids that are valid for the tables they index, if the function is of
 /// stage tensor.
 Result<HostArray> randomInput(const Item& func, const Value& argument, uint64_t seed);
 
-/// Normal floats, and ids below the tables they index where the function is of stage tensor: the same in
-/// every run. Host scalars are left to the session.
+/// Inputs for all arguments except host scalars, which the session fills in. They are the same in every run: normal
+/// floats, and ids that are valid for the tables they index if the function is of stage tensor.
 Result<Inputs> randomInputs(const Item& func);
 
 }  // namespace tg

@@ -16,12 +16,12 @@ class RankFeed : public Feed {
         split_(split), source_(split > 1 ? clone(source) : nullptr) {}
 
   Result<Inputs> batch(int64_t step) const override {
-    if (step < 1) return whole_->batch(step);  // its error
+    if (step < 1) return whole_->batch(step);  // returns the error
     TG_TRY(Inputs inputs, whole_->batch(stepOfOne(step)));
     if (split_ == 1) return inputs;
     return partOf(*source_->func("train"), inputs, part_, split_);
   }
-  /// Of any rank: all of them leave the step out, or end at it.
+  /// Checks the inputs of all ranks, since all of them skip the step or end at it.
   std::string notFinite(int64_t step) const override {
     std::string found;
     for (int64_t rank = 0; rank < ranks_ && found.empty(); ++rank)
@@ -41,7 +41,7 @@ class RankFeed : public Feed {
   int64_t stepOfOne(int64_t step) const { return (step - 1) * ranks_ + rank_ + 1; }
 
   std::unique_ptr<Feed> whole_;
-  int64_t rank_, ranks_;  ///< of those that take whole batches
+  int64_t rank_, ranks_;  ///< counted in groups that take whole batches
   int64_t part_, split_;
   std::unique_ptr<Module> source_;
 };

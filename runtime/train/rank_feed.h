@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the data that one rank of a job trains on.
+// One rank's part of the training data.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,10 @@
 
 namespace tg {
 
-/// Step s of rank r of N takes the batch that step (s - 1)·N + r + 1 of one rank takes: so N ranks see in one step what
-/// one rank sees in N, as with append-grad{accumulate=N}. With `split` above 1, which divides N, so many ranks take a
-/// batch together, each its part of the rows by @train of `source`: then N / split takes the place of N. Evaluation
-/// data is that of one rank.
+/// In step s, rank r of N takes the batch that a single rank takes in step (s - 1)·N + r + 1. So in one step N ranks
+/// see what a single rank sees in N steps, as with append-grad{accumulate=N}. If `split`, which must divide N, is above
+/// 1, that many ranks share a batch and each takes its part of the rows of @train in `source`; N / split then replaces
+/// N above. Evaluation data is that of a single rank.
 std::unique_ptr<Feed> rankFeed(std::unique_ptr<Feed> whole, int rank, int ranks, int64_t split,
                                const Module& source);
 

@@ -36,7 +36,7 @@ Result<ResolvedWeights> ofCheckpoint(const std::string& path) {
   ResolvedWeights out;
   out.hold = hold;
   out.file = fmt::format("{}/{}", path, kModelFile);
-  // RUN/ckpt/step_N; a checkpoint that was copied elsewhere stands alone.
+  // RUN/ckpt/step_N; a checkpoint that was copied elsewhere belongs to no run.
   const std::string run = runOf(path);
   if (run != path && trainedKind(run) == TrainedKind::run) out.run = run;
   out.taken = fmt::format("{} (step {})", path, state.step);
@@ -72,7 +72,7 @@ std::string runOf(const std::string& path) {
 TrainedKind trainedKind(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return fs::exists(path, error) ? TrainedKind::file : TrainedKind::none;
-  // A step's name counts too, so that one whose files are lost is called a damaged checkpoint.
+  // A step's name is enough, so that a checkpoint whose files are lost is reported as damaged.
   const bool named = fs::path(withoutSlash(path)).filename().native().starts_with("step_");
   if (named || hasAny(path, {kCompleteFile, kStateFile})) return TrainedKind::checkpoint;
   return hasAny(path, {"ckpt", "config.toml", "model.tgir"}) ? TrainedKind::run : TrainedKind::none;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's folder: the names in it, and the parameters that a path to it, or into it, means.
+// A run's folder: the file names in it, and the parameters that a path to the run, or into it, stands for.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace tg {
 
-/// Paths in a run's folder.
+/// Paths of the files in a run's folder.
 struct RunDir {
   std::string path;
   std::string config() const { return path + "/config.toml"; }
-  std::string model() const { return path + "/model.tgir"; }               ///< the source
-  std::string finalModule() const { return path + "/module.spirv.tgir"; }  ///< what ran
+  std::string model() const { return path + "/model.tgir"; }               ///< the source module
+  std::string finalModule() const { return path + "/module.spirv.tgir"; }  ///< the module that ran
   std::string plan() const { return path + "/plan.json"; }
   std::string ranks() const { return path + "/ranks.json"; }
   std::string env() const { return path + "/env.json"; }
@@ -31,35 +31,35 @@ struct RunDir {
   std::string checkpoints() const { return path + "/ckpt"; }
 };
 
-/// The run that holds a checkpoint folder RUN/ckpt/step_N; any other path itself, without a slash at its end.
+/// The run of a checkpoint folder RUN/ckpt/step_N. Any other path is returned as it is, without a slash at its end.
 std::string runOf(const std::string& path);
 
-/// What a path to something trained is, told by the names in it.
+/// What a path to something trained is, judged by the names in it.
 enum class TrainedKind : uint8_t { none, run, checkpoint, file };
-/// A folder with ckpt, config.toml or model.tgir is a run; one with COMPLETE, state.json or a step's name a
-/// checkpoint; any other folder, and what does not exist, none.
+/// A folder with ckpt, config.toml or model.tgir is a run. One with COMPLETE, state.json or a step's name is a
+/// checkpoint. Any other folder, and a path that does not exist, is none.
 TrainedKind trainedKind(const std::string& path);
 
 class FolderHold;
 
 struct ResolvedWeights {
-  std::string file;                  ///< the safetensors file with the params
-  std::string run;                   ///< the run it belongs to; "" when it stands alone
-  std::string taken;                 ///< for people: which checkpoint, of which step
-  std::vector<std::string> skipped;  ///< for people, a line for each newer checkpoint that cannot be used
-  std::optional<TrainState> state;   ///< of the checkpoint; none for a file
-  std::shared_ptr<const FolderHold> hold = {};  ///< of a checkpoint: while it lives, `file` is not pruned
+  std::string file;                             ///< the safetensors file with the params
+  std::string run;                              ///< the run that it belongs to; "" if it stands alone
+  std::string taken;                            ///< which checkpoint of which step, for messages
+  std::vector<std::string> skipped;             ///< a message for each newer checkpoint that cannot be used
+  std::optional<TrainState> state;              ///< of the checkpoint; none for a file
+  std::shared_ptr<const FolderHold> hold = {};  ///< of a checkpoint: while this exists, `file` is not pruned
 };
-/// A run is its latest good checkpoint, a checkpoint that folder (an error when damaged), a file itself. An
-/// error also when a run has no good checkpoint; it names all that are damaged.
+/// A run stands for its latest good checkpoint, a checkpoint for itself (an error if it is damaged), a file for itself.
+/// If a run has no good checkpoint, the error names all damaged ones.
 Result<ResolvedWeights> resolveWeights(const std::string& path);
 
 struct Weights {
-  TensorSource tensors;                   ///< read as they are asked for
+  TensorSource tensors;                   ///< read on demand
   std::optional<std::string> vocabulary;  ///< Vocabulary::printable
 };
 Result<Weights> openWeights(const ResolvedWeights& weights);
-/// The params of a module in the file, as `matchTensors` gives them. The file may hold states of the module too.
+/// The params of a module in the file, as given by `matchTensors`. The file may also contain states of the module.
 Result<TensorSource> paramsOf(const ResolvedWeights& weights, const Module& module);
 
 }  // namespace tg

@@ -24,7 +24,7 @@ Result<std::string> readText(const std::string& path) {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-/// Takes `before` and the digits of a hash from the front.
+/// Parses `before` and the digits of a hash at the front.
 bool takeHash(std::string_view& text, std::string_view before, std::string& hash) {
   if (!text.starts_with(before) || text.size() < before.size() + kDigits) return false;
   hash = text.substr(before.size(), kDigits);

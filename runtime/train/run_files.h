@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the files that a run starts from are as they were written.
+// Checks that the files from which a run starts have not been changed since they were written.
 //
-// The first line of config.toml holds XXH3-64 hashes: of model.tgir, of module.spirv.tgir, and of the rest of
-// config.toml with them. The run's checkpoints hold those of the two modules as well.
+// The first line of config.toml has XXH3-64 hashes of model.tgir, of module.spirv.tgir, and of the rest of config.toml
+// together with these hashes. The run's checkpoints also have the hashes of the two modules.
 #pragma once
 
 #include <optional>
@@ -14,25 +14,26 @@
 
 namespace tg {
 
-/// textHash of a run's files.
+/// The textHash of a run's files.
 struct RunHashes {
   std::string model;   ///< model.tgir
   std::string module;  ///< module.spirv.tgir
 };
 
-/// config.toml: `options`, a line each, under the line of hashes.
+/// The text of config.toml: the line of hashes, then `options`, one on each line.
 std::string formatConfig(const RunHashes& hashes, const std::string& options);
 
-/// The hashes of a config.toml; nothing where its line was removed, by someone who changed options by hand or
-/// by a program before there was one. An error, which begins with `where`, when the text is not as written.
+/// The hashes in a config.toml. Nothing if their line is missing, because someone removed it to change options by hand,
+/// or because the file is from an old program. If the text has been changed, an error that begins with `where`.
 Result<std::optional<RunHashes>> configHashes(std::string_view text, const std::string& where);
 
-/// An error where one of the files that a run starts from or goes on with is there and is none: a folder, or a pipe,
-/// which would be waited for.
+/// An error if one of the files that a run starts from, or continues with, exists but is not a file: a folder, or a
+/// pipe, at which reading would block.
 Result<void> checkRunKinds(const std::string& run);
 
-/// checkRunKinds; then compares config.toml, model.tgir and module.spirv.tgir with the hashes of config.toml, where
-/// it has them, and with those of `state`, a checkpoint's, where there is one. The error names the file.
+/// First does checkRunKinds. Then compares config.toml, model.tgir and module.spirv.tgir with the hashes in
+/// config.toml, if it has them, and with those of `state`, the state of a checkpoint, if it is given. The error names
+/// the file.
 Result<void> checkRunFiles(const std::string& run, const TrainState* state);
 
 }  // namespace tg

@@ -17,8 +17,8 @@ namespace tg {
 
 namespace {
 
-// A trainer outlasts who asks whether a run lives, which takes a shared lock for a moment, and a process that
-// was killed but is not gone yet.
+// Waits for processes that hold the lock for a moment only: one that checks whether the run lives (it takes a shared
+// lock), or one that was killed and has not quite ended.
 constexpr int kAttempts = 100;
 constexpr auto kPause = std::chrono::milliseconds(20);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process at a time trains in a run's folder, and others can tell whether it lives.
+// A lock, so that only one process at a time trains in a run's folder, and others can tell whether it lives.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace tg {
 
-/// Keeps a second process out of a run's folder. The system gives it up when the process ends, however it
-/// does.
+/// Keeps a second process out of a run's folder. The system releases the lock when the process ends, even if it
+/// crashes.
 class RunLock {
  public:
   /// The error says that another process trains there, or why the folder cannot be opened.
@@ -20,8 +20,7 @@ class RunLock {
   RunLock& operator=(RunLock&&) = delete;
   ~RunLock();
 
-  /// An error when the folder has another name by now or is gone: what is written to its path would be
-  /// another run's.
+  /// An error if the folder has been renamed or removed: a file written to its path would then belong to another run.
   Result<void> check() const;
 
  private:
@@ -30,7 +29,7 @@ class RunLock {
   int descriptor_;
 };
 
-/// Whether a process trains in the folder now. False also where the file system has no locks.
+/// Whether a process is training in the folder now. False also if the file system has no locks.
 bool isTraining(const std::string& runDir);
 
 }  // namespace tg

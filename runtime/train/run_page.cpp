@@ -41,7 +41,7 @@ constexpr std::string_view kPlace = "__RUN_DATA__";
 // Older samples stay in samples.jsonl.
 constexpr size_t kShownSamples = 50;
 
-/// The text of a file, or nothing when there is none.
+/// The text of a file, or nothing if it does not exist.
 Result<std::optional<std::string>> readIfThere(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) return std::optional<std::string>();
   TG_TRY(std::vector<std::byte> bytes, readFile(path));
@@ -56,7 +56,7 @@ Result<Json> readJson(const std::string& path) {
   return json;
 }
 
-/// The rows of a file of JSON lines, the last `limit` of them, and how many there are.
+/// The last `limit` rows of a file of JSON lines; sets `count` to the number of all rows.
 Result<Json> readLines(const std::string& path, size_t limit, size_t& count) {
   count = 0;
   TG_TRY(std::optional<std::string> text, readIfThere(path));
@@ -65,7 +65,7 @@ Result<Json> readLines(const std::string& path, size_t limit, size_t& count) {
   std::vector<std::string_view> all;
   for (size_t begin = 0; begin < text->size();) {
     const size_t end = text->find('\n', begin);
-    if (end == std::string::npos) break;  // a line that is being written
+    if (end == std::string::npos) break;  // an incomplete line, which is being written
     all.push_back(std::string_view(*text).substr(begin, end - begin));
     begin = end + 1;
   }
@@ -78,7 +78,7 @@ Result<Json> readLines(const std::string& path, size_t limit, size_t& count) {
   return lines;
 }
 
-/// A part of a line of config.toml without the spaces and quotes around it.
+/// A part of a line of config.toml, without surrounding spaces and quotes.
 std::string bare(std::string_view text) {
   constexpr std::string_view kAround = " \t\r\"";
   const size_t begin = text.find_first_not_of(kAround);
@@ -99,7 +99,7 @@ std::vector<std::pair<std::string, std::string>> optionsOf(std::string_view conf
   return options;
 }
 
-/// The steps to be done, as config.toml says; 0 where it does not.
+/// The number of planned steps in config.toml; 0 if it does not say.
 int64_t stepsOf(std::string_view config) {
   for (const auto& [option, value] : optionsOf(config)) {
     int64_t steps = 0;
@@ -125,7 +125,7 @@ Json numbers(const std::vector<double>& values) {
   return array;
 }
 
-/// What metrics.jsonl comes to. A row at a time: a long run has millions of them.
+/// The summary and curves of metrics.jsonl. They are computed row by row, since a long run has millions of rows.
 struct Numbers {
   RunSummarizer summary;
   std::vector<std::pair<std::string, CurveThinner>> curves;  ///< in the order of their first points
@@ -141,7 +141,7 @@ struct Numbers {
   }
 };
 
-/// Of a run that may have no rows yet.
+/// Reads the metrics of a run, which may not have any rows yet.
 Result<Numbers> numbersOf(const std::string& runDir) {
   Numbers numbers;
   if (::access(RunDir{runDir}.metrics().c_str(), F_OK) != 0) return numbers;
@@ -173,8 +173,8 @@ Json summaryJson(const RunSummary& summary) {
           {"eta", numberOrNull(summary.eta)}};
 }
 
-/// What is still to be done by a run that has the row of its last step: the evaluation or the checkpoint behind it; ""
-/// where it is done. A damaged state.json counts as done: resuming reports it.
+/// What remains to be done in a run that has the row of its last step: the evaluation or the checkpoint after it; "" if
+/// nothing does. A damaged state.json counts as done, since resuming reports it.
 Result<std::string> owedBy(const std::string& runDir, int64_t steps) {
   TG_TRY(const std::optional<CheckpointEntry> newest, newestCheckpoint(runDir));
   if (!newest || newest->step < steps) return checkpointOwed(steps);
@@ -183,8 +183,8 @@ Result<std::string> owedBy(const std::string& runDir, int64_t steps) {
   return fmt::format("the evaluation of step {} is owed", state->step);
 }
 
-/// The summary of a run whose files are read already. A page that a training writes last finds its lock held
-/// still, so `ending` says that nobody else trains.
+/// The summary of a run whose files have already been read. When a training writes its last page it still holds its
+/// lock; `ending` says so, and the run then does not count as running.
 Result<RunSummary> summaryOf(const std::string& runDir, const std::string& name, const Numbers& numbers,
                              const std::optional<std::string>& config, const Json& env, bool ending) {
   int64_t steps = config ? stepsOf(*config) : 0;
@@ -204,7 +204,7 @@ Result<RunSummary> summaryOf(const std::string& runDir, const std::string& name,
   return summary;
 }
 
-/// All that the page shows of one run. `due` is that of writeRunPage; a page of plot is written once and has
+/// All data that the page shows of one run. `due` is that of writeRunPage; a page of plot is written only once, and has
 /// none.
 Result<Json> runJson(const std::string& runDir, const std::string& name, std::optional<double> due,
                      bool ending) {
@@ -248,7 +248,7 @@ std::string pageOf(Json runs) {
   const size_t place = kTemplate.find(kPlace);
   std::string page(kTemplate.substr(0, place));
   for (char c : json) {
-    // In JSON this character is in strings only; spelt so it can neither end the script nor open a comment.
+    // In JSON this character occurs only in strings. Escaped, it can neither end the script nor open a comment.
     if (c == '<')
       page += "\\u003c";
     else

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page that shows a run: one HTML file with its data, style and script inside, which needs no network
-// and no file beside it.
+// A page about a run: one HTML file with data, style and script inside. It needs no network and no other file.
 //
-// It draws metrics.jsonl as curves and shows what else a run directory has: plan.json (memory at the peak,
-// kernels), ranks.json (times of collectives), samples.jsonl, config.toml, env.json. Files that are missing are left out; those that cannot be
-// understood are errors that name them. A curve has at most kCurvePoints points: of a longer one the page
+// It draws metrics.jsonl as curves, and shows the other files of a run directory: plan.json (memory at the peak,
+// kernels), ranks.json (times of collectives), samples.jsonl, config.toml, env.json. Missing files are left out; files
+// that cannot be parsed are errors that name them. A curve has at most kCurvePoints points: of a longer one the page
 // has the extremes of buckets, so that no spike is lost.
 #pragma once
 
@@ -24,37 +23,37 @@ namespace tg {
 
 constexpr size_t kCurvePoints = 2000;
 
-/// What RunSummary::owed says where the last checkpoint is missing or damaged.
+/// The text of RunSummary::owed if the last checkpoint is missing or damaged.
 std::string checkpointOwed(int64_t step);
 
-/// Whether a run goes on: a process holds its lock, or its last step is done with what belongs behind it, or neither.
+/// The state of a run: a process holds its lock; its last step and what follows it are done; or neither.
 enum class RunState : uint8_t { running, finished, stopped };
 std::string_view name(RunState state);
 
-/// What a run has come to.
+/// The progress and results of a run.
 struct RunSummary {
-  std::string name;  ///< of the run directory
+  std::string name;  ///< name of the run directory
   RunState state = RunState::stopped;
-  std::string owed;   ///< of a stopped run whose rows are all there: what is still to be done; else ""
+  std::string owed;   ///< of a stopped run that has all its rows: what remains to be done; else ""
   int64_t step = 0;   ///< of the last row
-  int64_t steps = 0;  ///< to be done, of env.json, else of config.toml; 0 where unknown
+  int64_t steps = 0;  ///< planned steps, from env.json or else config.toml; 0 if unknown
   double time = 0;    ///< seconds of training
   std::optional<double> loss, valLoss, bestValLoss;
   int64_t bestStep = 0;
-  std::optional<double> itemsPerSecond;  ///< the median of the last rows that say it
-  std::optional<double> secondsPerStep;  ///< over the last rows, evaluations included
-  std::optional<double> eta;             ///< seconds
-  /// What config.toml says, as `option` and `value` in the file's order, and behind them `model.tgir` with its hash,
-  /// since a file may be edited between two runs; empty without one.
+  std::optional<double> itemsPerSecond;  ///< median of the last rows that have it
+  std::optional<double> secondsPerStep;  ///< over the last rows, including evaluations
+  std::optional<double> eta;             ///< in seconds
+  /// The lines of config.toml as `option` and `value`, in the file's order, and then `model.tgir` with its hash, since
+  /// that file may be edited between two runs. Empty without a config.toml.
   std::vector<std::pair<std::string, std::string>> options;
 };
 RunSummary summarizeRun(const std::string& name, const std::vector<MetricRow>& rows, int64_t steps);
 
-/// Makes a summary of rows that come one by one.
+/// Computes a summary from rows that are added one by one.
 class RunSummarizer {
  public:
   void add(const MetricRow& row);
-  /// `steps` are those to be done, 0 where unknown.
+  /// `steps` is the number of planned steps; 0 if unknown.
   RunSummary finish(const std::string& name, int64_t steps) const;
 
  private:
@@ -63,40 +62,40 @@ class RunSummarizer {
   std::deque<std::pair<int64_t, double>> recent_;  ///< step and time of the last rows
 };
 
-/// The directory of the run that `path` stands for: itself, or the run of a checkpoint directory or of a
-/// file in one. An error says what is not there.
+/// The run directory for `path`: the path itself, or the run of a checkpoint directory or of a file in it. The error
+/// says what is missing.
 Result<std::string> findRun(const std::string& path);
 
-/// The runs that `path` stands for: those that lie in a folder which is none itself, in the order of their
-/// names, or the one that findRun finds.
+/// The runs for `path`: if it is a folder that is not a run itself, the runs in it, sorted by name; otherwise the run
+/// that findRun finds.
 Result<std::vector<std::string>> findRuns(const std::string& path);
-/// The name of each run's folder, or its path as given where two have the same name.
+/// The name of each run's folder, or its path as given if two have the same name.
 std::vector<std::string> runNames(const std::vector<std::string>& runDirs);
 
-/// The options that not all of these runs have alike, without those that say where a run is kept.
+/// The options in which these runs differ, except for those that say where a run is stored.
 std::vector<std::string> differingOptions(const std::vector<RunSummary>& runs);
 
-/// The summary of a run directory, which may have no rows yet.
+/// The summary of a run directory, which may not have any rows yet.
 Result<RunSummary> summarizeRun(const std::string& runDir);
 
-/// Writes runDir/index.html, whole or not at all. That of a running training is told within how many seconds
-/// the next one is due: it says that the run goes on and reloads itself, and when no newer page comes for a
-/// while it says that instead. The last call of a run passes nothing.
+/// Writes runDir/index.html atomically. For a running training, `dueSeconds` is the time until the next page: the page
+/// then says that the run goes on and reloads itself, and if no newer page comes for a while it says that instead. The
+/// last call of a run passes nothing.
 Result<void> writeRunPage(const std::string& runDir, std::optional<double> dueSeconds = {});
 
-/// A page that compares runs. One that has no metrics is an error.
+/// A page that compares runs. A run without metrics is an error.
 Result<std::string> plotPage(const std::vector<std::string>& runDirs);
 
-/// A curve for the page. `mean` is empty unless points were left out: then it is the mean of the values in
-/// each point's bucket, which smoothing starts from.
+/// A curve for the page. `mean` is empty unless points were left out; then it has the mean of the values in each
+/// point's bucket, with which smoothing starts.
 struct Curve {
   std::vector<int64_t> steps;
   std::vector<double> times, values, mean;
 };
-/// The values of `key` over the rows that have it, at most kCurvePoints of them.
+/// The values of `key` in the rows that have it, at most kCurvePoints of them.
 Curve curveOf(const std::vector<MetricRow>& rows, const std::string& key);
 
-/// Thins a curve out while its points come, so that a run of any length takes the same memory.
+/// Thins a curve out while its points are added, so that the memory does not depend on the length of the run.
 class CurveThinner {
  public:
   void add(int64_t step, double time, double value);
@@ -107,18 +106,18 @@ class CurveThinner {
     int64_t step = 0;
     double time = 0, value = 0;
   };
-  /// What is kept of points that follow one another: the least, the largest, the first that is not finite.
+  /// What is kept of consecutive points: the least, the largest, and the first that is not finite.
   struct Bucket {
     std::optional<Point> low, high, broken;
-    double sum = 0;  ///< of the finite ones
+    double sum = 0;  ///< of the finite values
     int64_t finite = 0, count = 0;
     void add(const Point& point);
     void add(const Bucket& next);
   };
   static void put(Curve& curve, const Bucket& bucket);
 
-  std::vector<Point> all_;       ///< while there are few enough to show them all
-  std::vector<Bucket> buckets_;  ///< of each_ points, the last of fewer
+  std::vector<Point> all_;       ///< used while there are few enough to show them all
+  std::vector<Bucket> buckets_;  ///< each_ points in each; the last may have fewer
   int64_t each_ = 1;
   Point last_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers about a run: its summary and its curves.
+// Computes the summary and the curves of a run.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -11,7 +11,7 @@ namespace tg {
 
 namespace {
 
-// What is recent: enough rows to even out single steps, few enough to follow a change.
+// The number of recent rows: enough to average over single steps, few enough to follow changes.
 constexpr size_t kRecentRows = 100;
 
 std::optional<double> valueOf(const MetricRow& row, const std::string& key) {
@@ -42,7 +42,7 @@ void RunSummarizer::add(const MetricRow& row) {
   auto val = valueOf(row, "val_loss");
   if (!val) return;
   summary_.valLoss = val;
-  // A loss that is no number is never the best.
+  // A loss that is not finite is never the best.
   if (std::isfinite(*val) && (!summary_.bestValLoss || *val < *summary_.bestValLoss)) {
     summary_.bestValLoss = val;
     summary_.bestStep = row.step;
@@ -112,7 +112,7 @@ void CurveThinner::add(int64_t step, double time, double value) {
   last_ = {step, time, value};
   if (all_.size() < kCurvePoints + 1) all_.push_back(last_);
   if (buckets_.empty() || buckets_.back().count == each_) {
-    // Twice as many as are shown, so that a shown one has nearly as many points as the next.
+    // Keep twice as many as are shown, so that all shown points stand for nearly the same number of values.
     if (buckets_.size() == 2 * kCurvePoints) {
       for (size_t i = 0; i < kCurvePoints; ++i) {
         if (i > 0) buckets_[i] = buckets_[2 * i];
@@ -126,7 +126,7 @@ void CurveThinner::add(int64_t step, double time, double value) {
   buckets_.back().add(last_);
 }
 
-/// The points of a bucket in their order.
+/// Adds the points of a bucket in their order.
 void CurveThinner::put(Curve& curve, const Bucket& bucket) {
   std::vector<Point> points;
   for (const auto* point : {&bucket.low, &bucket.high, &bucket.broken})
@@ -152,8 +152,8 @@ Curve CurveThinner::finish() const {
     }
     return curve;
   }
-  // Each shown bucket gives two points, or three where some value is not finite; the last point is one of its
-  // own, so that the curve ends where the run is.
+  // Each shown bucket gives two points, or three if some value is not finite. The last point is added separately, so
+  // that the curve ends where the run is.
   const bool broken = std::any_of(buckets_.begin(), buckets_.end(), [](auto& each) { return !!each.broken; });
   const size_t shown = kCurvePoints / (broken ? 3 : 2) - 1, count = buckets_.size();
   for (size_t i = 0; i < shown; ++i) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kPredict = "predict";
 
-/// One of the logits of a position, drawn by e^(logit/temperature); the largest at 0.
+/// Draws the index of a logit with probability proportional to e^(logit/temperature); the largest logit at 0.
 int32_t draw(std::span<const float> logits, double temperature, float uniform) {
   auto largest = std::max_element(logits.begin(), logits.end());
   if (temperature <= 0) return static_cast<int32_t>(largest - logits.begin());
@@ -61,7 +61,8 @@ Result<void> Sampler::run(const std::function<bool(const std::string&)>& sink) {
   return {};
 }
 
-// The window holds the last T ids from its start; what lies behind them cannot be seen by a causal model.
+// The window has the last T ids at its beginning. Positions after them do not matter, as a causal model cannot see
+// them.
 Result<int32_t> Sampler::next(const std::vector<int32_t>& ids, int64_t index) {
   HostArray window = HostArray::zeros(ids_);
   auto length = static_cast<size_t>(ids_.shape[1]), count = std::min(ids.size(), length);

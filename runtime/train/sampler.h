@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A language model continues a text, token by token.
+// Text generation: a language model continues a text, token by token.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,22 @@ namespace tg {
 struct SampleOptions {
   std::string prompt = "\n";
   int64_t tokens = 500;
-  double temperature = 0.8;  ///< 0 takes the likeliest token, 1 the model's own odds
+  double temperature = 0.8;  ///< 0 takes the most likely token; 1 uses the model's own probabilities
   uint64_t seed = 0;
 };
 
-/// @predict(%tokens: 1xT i32) -> 1xTxV f32, which sampling calls. An error says that the module lacks it.
+/// The function @predict(%tokens: 1xT i32) -> 1xTxV f32, which sampling calls. An error if the module lacks it.
 Result<const Item*> predictor(const Module& module);
 
-/// Draws from @predict of a session. Calls change neither its parameters nor its steps, and the randomness
-/// is the sampler's own: a run that samples trains as one that does not.
+/// Draws tokens from @predict of a session. The calls change neither parameters nor steps, and the sampler has its own
+/// random numbers, so sampling during a training does not change the training.
 class Sampler {
  public:
-  /// `predict` is what `predictor` gave; session and vocabulary outlive the sampler.
+  /// `predict` comes from `predictor`. Session and vocabulary must outlive the sampler.
   Sampler(Session& session, const Item& predict, const Vocabulary& vocabulary, SampleOptions options);
 
-  /// Gives `sink` the text of each token that follows the prompt until it says false. Errors: an empty
-  /// prompt or sink, a byte of the prompt that the vocabulary lacks, a temperature that is no number, the device's.
+  /// Passes the text of each token after the prompt to `sink`, until that returns false. Errors: an empty prompt or
+  /// sink, a byte of the prompt that is not in the vocabulary, a temperature that is NaN, errors of the device.
   Result<void> run(const std::function<bool(const std::string&)>& sink);
 
   const SampleOptions& options() const { return options_; }

@@ -21,13 +21,13 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kBrokenOff = "broken_off";
 
-/// The rows of a file up to a step, as lines; the last one apart if its text was broken off.
+/// The rows of a file up to a step, as lines. If the text of the last one was interrupted, it is kept separately.
 struct KeptRows {
   std::string rows, brokenOff;
   int64_t owed = 0;
 };
 
-/// Those up to `lastStep`, and which lines were no rows.
+/// The rows up to `lastStep`; reports lines that are not rows in `damaged`.
 Result<KeptRows> keptRows(const std::string& path, int64_t lastStep, DamagedRows& damaged) {
   KeptRows kept;
   if (lastStep <= 0 || ::access(path.c_str(), F_OK) != 0) return kept;
@@ -75,7 +75,7 @@ Result<void> SampleLog::add(int64_t step, const std::string& prompt, const std::
   if (!whole) row[kBrokenOff] = true;
   const std::string line = jsonText(row) + "\n";
   if (!owed_) return file_.append(line);
-  // The text that was broken off gives way to this one at once, whatever ends the process.
+  // The new text replaces the interrupted one in a single write, so that no crash can lose both.
   const std::string rows = std::exchange(before_, "") + line;
   owed_ = 0;
   TG_CHECK(writeFile(damaged_.path, std::as_bytes(std::span(rows))));

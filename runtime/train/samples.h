@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// samples.jsonl of a run: texts that the model wrote while it was trained.
+// The samples.jsonl of a run: texts that the model generated during training.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,18 @@
 
 namespace tg {
 
-/// Appends {"step", "prompt", "text"} for each text; what is not UTF-8 in one is replaced. A text that a stop broke off
-/// has "broken_off" too: it stays until a resumed run adds the next text.
+/// Appends {"step", "prompt", "text"} for each text, with invalid UTF-8 replaced. A text that a stop interrupted also
+/// has "broken_off"; it stays until a resumed run adds the next text.
 class SampleLog {
  public:
-  /// Rows after `lastStep` that an interrupted run left are removed first; 0 starts anew.
+  /// First removes rows after `lastStep`, which an interrupted run left; 0 starts a new file.
   static Result<std::unique_ptr<SampleLog>> open(const std::string& runDir, int64_t lastStep);
-  /// Rows that were there and are damaged, a cut off last one too.
+  /// Rows that existed and are damaged, including an incomplete last one.
   const DamagedRows& damaged() const { return damaged_; }
-  /// The step whose text was broken off and is still to be made; 0 where none is.
+  /// The step whose text was interrupted and has to be generated again; 0 if there is none.
   int64_t owed() const { return owed_; }
-  /// `text` is what follows the prompt, all of it where it is `whole`. Others can read the row when this returns.
+  /// `text` follows the prompt; `whole` says whether it is complete. When this returns, other processes can read the
+  /// row.
   Result<void> add(int64_t step, const std::string& prompt, const std::string& text, bool whole = true);
 
  private:
@@ -29,7 +30,7 @@ class SampleLog {
   AppendFile file_;
   DamagedRows damaged_;
   int64_t owed_ = 0;
-  std::string before_;  ///< where a text is owed: the rows before its own
+  std::string before_;  ///< if a text has to be repeated: the rows before it
 };
 
 }  // namespace tg

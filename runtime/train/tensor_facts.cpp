@@ -13,8 +13,7 @@ namespace tg {
 
 namespace {
 
-/// The first element whose bits of the exponent are all set. A block is judged as a whole, which needs no
-/// branch for each element.
+/// The first element whose exponent bits are all set. Blocks are tested as a whole, without a branch for each element.
 template <class Bits>
 int64_t firstWithExponent(std::span<const std::byte> bytes, Bits exponent) {
   constexpr size_t kBlock = 1024;
@@ -31,7 +30,7 @@ int64_t firstWithExponent(std::span<const std::byte> bytes, Bits exponent) {
   return static_cast<int64_t>(count);
 }
 
-/// `w[0, 3]`; a tensor of rank 0 is its name.
+/// The name of an element such as `w[0, 3]`; for a tensor of rank 0, the tensor's name.
 std::string elementName(const std::string& name, const Shape& shape, int64_t place) {
   std::string at;
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
@@ -65,7 +64,7 @@ TensorFacts tensorFacts(const std::string& name, const HostArray& array) {
   TensorFacts facts;
   facts.name = name;
   facts.shape = array.shape;
-  // Welford's recurrence: the squares of large values do not cancel.
+  // Welford's recurrence avoids the cancellation of squares of large values.
   double squares = 0;
   int64_t count = 0;
   for (int64_t i = 0; i < array.elements(); ++i) {

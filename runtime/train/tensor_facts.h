@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be said of a tensor without showing its elements.
+// Statistics of a tensor.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ namespace tg {
 
 struct TensorFacts {
   std::string name;
-  std::string dtype;  ///< as the file spells it: "F32"
+  std::string dtype;  ///< as the file spells it, such as "F32"
   Shape shape;
   int64_t bytes = 0;      ///< in the file
-  int64_t nonFinite = 0;  ///< elements that are infinite or no number
-  /// Over the finite elements, in f64; flags count as 0 and 1. All 0 without any.
+  int64_t nonFinite = 0;  ///< elements that are infinite or NaN
+  /// Over the finite elements, in f64; an i1 counts as 0 or 1. All 0 if there are none.
   double min = 0, max = 0, mean = 0;
-  double std = 0;  ///< of the population: no Bessel correction
+  double std = 0;  ///< of the population, without Bessel's correction
 };
 
-/// All but `dtype` and `bytes` of one array.
+/// Everything except `dtype` and `bytes`, for one array.
 TensorFacts tensorFacts(const std::string& name, const HostArray& array);
 
-/// The place of the first element that is infinite or no number; elements() where all are finite.
+/// The index of the first element that is infinite or NaN; elements() if all are finite.
 int64_t firstNotFinite(const HostArray& array);
-/// The same of one piece of a tensor, as `w[0, 3] is nan`; "" where all are finite.
+/// The same for one piece of a tensor, as text such as `w[0, 3] is nan`; "" if all are finite.
 std::string notFiniteIn(const std::string& name, const Type& type, int64_t first,
                         std::span<const std::byte> piece);
 
@@ -37,7 +37,7 @@ struct FileFacts {
   std::vector<TensorFacts> tensors;  ///< in the order of their bytes
   std::map<std::string, std::string> metadata;
 };
-/// Reads a whole safetensors file.
+/// Reads a whole safetensors file and computes the statistics of its tensors.
 Result<FileFacts> fileFacts(const std::string& path);
 
 }  // namespace tg

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records that TensorBoard reads: TFRecord frames around Event messages of protocol buffers.
+// Records for TensorBoard: TFRecord frames around protocol buffer messages of type Event.
 //
-// A frame is the length (u64), the masked CRC32C of its 8 bytes, the message, and the masked CRC32C of that;
-// all little endian. Only the fields that scalars need are written.
+// A frame consists of the length (u64), the masked CRC32C of the length's 8 bytes, the message, and the masked CRC32C
+// of the message; all are little-endian. Only the fields that scalars need are written.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace tg {
 
 /// CRC with the Castagnoli polynomial (RFC 3720, B.4).
 uint32_t crc32c(std::string_view bytes);
-/// Rotated and offset, so that the CRC of data that holds CRCs stays a good one.
+/// The CRC rotated and offset, because the CRC of data that contains CRCs would be weak.
 uint32_t maskedCrc32c(std::string_view bytes);
-/// The frame around one message.
+/// A message with its frame.
 std::string tfRecord(std::string_view message);
 
-/// The first event of a file. `wallTime` is seconds since 1970, here and below.
+/// The first event of a file. `wallTime` is in seconds since 1970, here and below.
 std::string versionEvent(double wallTime);
-/// Says that a resumed run starts: readers drop what other files hold of `step` and later.
+/// Marks the start of a resumed run: readers drop what other files have from `step` on.
 std::string sessionStartEvent(double wallTime, int64_t step);
-/// Scalars of one step; a value is stored as f32.
+/// The scalars of one step; values are stored as f32.
 std::string scalarsEvent(double wallTime, int64_t step,
                          const std::vector<std::pair<std::string, double>>& values);
 

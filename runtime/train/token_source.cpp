@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows of texts and token files.
+// Inputs from windows of texts and token files.
 #include <algorithm>
 #include <utility>
 
@@ -23,7 +23,7 @@ class TokenSource : public Source {
     evalFirst_ = held ? training_ : 0;
   }
 
-  /// What is there is enough for what is wanted.
+  /// An error if there are not enough tokens.
   Result<void> check() const {
     if (options_.evaluates && evalBatches() == 0)
       return tooFew("for evaluation", tokens_.size() - evalFirst_);
@@ -69,7 +69,7 @@ class TokenSource : public Source {
   }
 
  private:
-  /// Batches of windows that follow one another in `count` tokens.
+  /// The number of batches of consecutive windows in `count` tokens.
   int64_t inOrder(int64_t count) const { return std::max<int64_t>(0, count - 1) / itemsPerStep(); }
 
   Error tooFew(const char* purpose, int64_t count) const {
@@ -89,8 +89,8 @@ class TokenSource : public Source {
   TokenStream tokens_;
   std::string inputs_, targets_;
   Shape shape_;
-  int64_t training_ = 0;   ///< the first tokens
-  int64_t evalFirst_ = 0;  ///< all from here are evaluated
+  int64_t training_ = 0;   ///< the first tokens are for training
+  int64_t evalFirst_ = 0;  ///< tokens from here on are for evaluation
 };
 
 Result<void> checkArguments(const std::vector<const Value*>& args, const Item& func) {
@@ -108,7 +108,7 @@ Result<std::unique_ptr<Source>> finish(const SourceOptions& options, TokenStream
   return std::unique_ptr<Source>(std::move(source));
 }
 
-/// Every token of every file, against what both arguments index.
+/// Checks every token of every file against the tables that both arguments index.
 Result<void> checkTokens(const TokenStream& stream, const std::vector<const Value*>& args, const Item& func) {
   constexpr int64_t kPiece = 1 << 20;
   for (const auto& part : stream.parts())

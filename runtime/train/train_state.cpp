@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// state.json, both ways.
+// Writes and reads state.json.
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -28,7 +28,7 @@ ordered_json toJson(const std::optional<double>& value) {
   return value ? toJson(*value) : ordered_json(nullptr);
 }
 
-/// Takes members out of a parsed state, remembering the first that is missing or of another type.
+/// Takes members out of a parsed state, and remembers the first that is missing or of another type.
 class Members {
  public:
   explicit Members(const json& object) : object_(object) {}
@@ -103,7 +103,7 @@ class Members {
   std::string wrong_;
 };
 
-/// One row for each member, for both ways.
+/// Lists the members once, for both writing and reading.
 template <class State, class Visit>
 void forEachMember(State& state, Visit visit) {
   visit("step", state.step);
@@ -156,7 +156,7 @@ Result<TrainState> stateFromJson(std::string_view text, const std::string& where
   if (members.wrong().empty() && format != kFormat)
     return fail(fmt::format("{}: it is of format {}, this program reads {}", where, format, kFormat));
   forEachMember(state, [&](const char* name, auto& value) { members.take(name, value); });
-  if (object.contains("ranks")) members.take("ranks", state.ranks);  // older programs had one
+  if (object.contains("ranks")) members.take("ranks", state.ranks);  // older programs always had one rank
   if (object.contains("batches")) members.take("batches", state.batches);
   if (object.contains("steps_per_update")) members.take("steps_per_update", state.stepsPerUpdate);
   if (object.contains("evaluation_owed")) members.take("evaluation_owed", state.evaluationOwed);
