@@ -45,7 +45,7 @@ Result<void> Trainer::begin(const Inputs& inputs) {
   return {};
 }
 
-/// A step of the session is so many of the run that the run cannot end, or go on, between two of them.
+/// A step of the session counts for several steps of the run, so the run can neither begin nor end between these.
 Result<void> Trainer::checkStride() const {
   const int64_t stride = options_.stride;
   if (stride < 1) return fail(fmt::format("stride = {} is no number of steps from 1 on", stride));
@@ -60,7 +60,7 @@ Result<void> Trainer::checkStride() const {
   return {};
 }
 
-/// What is known before the first step.
+/// Collects what the checks of steps need, before the first step.
 Result<void> Trainer::prepare() {
   const auto module = session_.module();
   if (!module) return fail("the session is closed");
@@ -84,8 +84,8 @@ Result<void> Trainer::prepare() {
   return {};
 }
 
-/// The same tensors. Reading an element that is not finite is an error, which `watch` names. Accumulated gradients
-/// of a scaled loss are states that may hold anything until the module has judged them.
+/// The same tensors, but reading an element that is not finite is an error, which is recorded in `watch`. In a module
+/// that scales its loss, states such as accumulated gradients may hold any value until the module has checked them.
 TensorSource Trainer::watched(ItemKind kind, TensorSource source, Watch& watch) const {
   TensorSource out;
   out.tensors = source.tensors;
@@ -115,7 +115,7 @@ Result<std::string> Trainer::notFinite(const TensorSource& params, const TensorS
   return watch.found;
 }
 
-/// Why a step is not good, or "".
+/// The reason why a step is not good, or "".
 Result<std::string> Trainer::faultOf(const StepResult& step) {
   if (!std::isfinite(step.loss)) return fmt::format("the loss is {} at step {}", step.loss, step.step);
   std::optional<double> norm;
@@ -134,7 +134,7 @@ Result<std::string> Trainer::faultOf(const StepResult& step) {
   } else {
     TG_TRY(Snapshot after, snapshot());
     TG_TRY(std::string found, notFinite(sourceOf(after.params), sourceOf(after.states)));
-    if (together_) {  // each has looked at its parts
+    if (together_) {  // each rank has checked its own shards
       TG_TRY(const std::vector<std::string> all, options_.ranks->allGather(found));
       found = *std::max_element(all.begin(), all.end());
     }
@@ -145,19 +145,19 @@ Result<std::string> Trainer::faultOf(const StepResult& step) {
   return std::string();
 }
 
-/// The input of a step that is not finite, or "".
+/// The description of an input of this step that is not finite, or "".
 std::string Trainer::notFiniteInput(int64_t step) const {
   return feed_.notFinite(options_.overfitOneBatch ? 1 : step / options_.stride);
 }
 
-/// What is said of the steps that were left out before the one that ends a run.
+/// A note on the steps that were skipped before the one that ends the run.
 static std::string alsoLeftOut(int64_t before) {
   if (before == 0) return ", and it was the only step";
   if (before == 1) return ", and the step before it was left out too";
   return fmt::format(", and the {} steps before it were left out too", before);
 }
 
-/// Takes params and states back to what the last good step left.
+/// Restores params and states as the last good step left them.
 Result<void> Trainer::leaveOut(const StepResult& step, const std::string& why, TrainObserver& observer) {
   TG_CHECK(session_.uploadParams(good_.params));
   TG_CHECK(session_.uploadStates(good_.states));
@@ -177,9 +177,9 @@ void Trainer::endAtFault(std::string fault, int64_t step) {
   if (!data.empty()) summary_.faultNotes.push_back("input " + data);
 }
 
-/// Names a tensor that the step has spoilt, for people; a step begun after it may have spoilt others.
+/// Names a tensor that the step has spoiled, for a note. A step begun after it may have spoiled others.
 Result<void> Trainer::lookAtFault() {
-  if (options_.onNan == OnNan::skip) return {};  // it was named, and taken back
+  if (options_.onNan == OnNan::skip) return {};  // already named, and undone
   TG_TRY(const std::string found,
          notFinite(session_.tensors(ItemKind::param), session_.tensors(ItemKind::state)));
   if (!found.empty())
@@ -187,7 +187,7 @@ Result<void> Trainer::lookAtFault() {
   return {};
 }
 
-/// The evaluation is owed until its loss is known, since a stop may break it off.
+/// The state's evaluation counts as owed until its loss is known, since a stop may interrupt it.
 Result<void> Trainer::evaluate(TrainObserver& observer, TrainControl& control) {
   state_.evaluationOwed = true;
   auto evaluated = evaluateLoss(session_, feed_, options_.evalBatches, sessionFailed_, &control.stop);
@@ -200,7 +200,7 @@ Result<void> Trainer::evaluate(TrainObserver& observer, TrainControl& control) {
   result.loss = *loss;
   result.step = state_.step;
   state_.valLoss = result.loss;
-  // A loss that is no number is never the best.
+  // A loss that is not finite is never the best.
   result.best = std::isfinite(*loss) && (!state_.bestValLoss || *loss < *state_.bestValLoss);
   if (result.best) {
     state_.bestValLoss = result.loss;
@@ -213,14 +213,14 @@ Result<void> Trainer::evaluate(TrainObserver& observer, TrainControl& control) {
   return {};
 }
 
-/// Before the first step, the evaluation that an earlier part of the run owes. The checkpoint then knows of it.
+/// Before the first step: repeats an evaluation that an earlier part of the run owes, and saves a checkpoint with it.
 Result<void> Trainer::makeUp(TrainObserver& observer, TrainControl& control) {
   if (!owesEvaluation()) return {};
   TG_CHECK(evaluate(observer, control));
   return state_.evaluationOwed ? Result<void>() : saveSoon(observer, control);
 }
 
-/// Tensors go to the file piece by piece, each looked at on the way. Touches nothing that changes while steps go on.
+/// Writes tensors piece by piece, and checks each. Does not touch anything that changes while steps go on.
 Trainer::Saved Trainer::write(TrainState state, TensorSource params, TensorSource states) const {
   Saved saved;
   saved.step = state.step;
@@ -229,14 +229,14 @@ Trainer::Saved Trainer::write(TrainState state, TensorSource params, TensorSourc
   saved.path = saveCheckpoint(options_.runDir, std::move(state),
                               watched(ItemKind::param, std::move(params), saved.watch),
                               watched(ItemKind::state, std::move(states), saved.watch));
-  // Pruning reads what it keeps, so it is not done where nothing could be removed.
+  // Pruning reads the checkpoints that it keeps, so skip it if nothing can be removed.
   if (saved.path && options_.keepLast)
     if (auto pruned = pruneCheckpoints(options_.runDir, options_.keepLast, keep); !pruned)
       saved.path = pruned.takeError();
   return saved;
 }
 
-/// What a checkpoint has come to. Params and states that are not finite end the run, and were not saved.
+/// Reports the outcome of a checkpoint. Params and states that are not finite were not saved, and end the run.
 Result<void> Trainer::finish(Saved saved, TrainObserver& observer) {
   if (!saved.watch.found.empty()) {
     endAtFault(fmt::format("{} after step {}", saved.watch.found, saved.step), saved.step);
@@ -249,7 +249,7 @@ Result<void> Trainer::finish(Saved saved, TrainObserver& observer) {
   return {};
 }
 
-/// Ends a checkpoint that is being written, if it is done or is to be waited for.
+/// Finishes the checkpoint that is being written, if it is done, or if `wait` is set.
 Result<void> Trainer::endSave(TrainObserver& observer, bool wait) {
   if (!saving_.valid()) return {};
   if (!wait && saving_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return {};
@@ -259,13 +259,14 @@ Result<void> Trainer::endSave(TrainObserver& observer, bool wait) {
   return finish(std::move(saved), observer);
 }
 
-/// Saves; with sharded states, asks all ranks to save before the next step.
+/// Saves now. With sharded states it instead asks all ranks to save before the next step.
 Result<void> Trainer::saveSoon(TrainObserver& observer, TrainControl& control) {
   saveAsked_ = together_;
   return together_ ? Result<void>() : save(observer, control, /*mayGoOn=*/true);
 }
 
-/// Params and states in memory of their own, where there is so much to write that a copy is worth it, and room.
+/// A copy of params and states from which a thread can save. None if they are too small for a copy to be worth it, or
+/// if memory has no room.
 std::optional<TensorsCopy> Trainer::copyToSave(TrainObserver& observer) {
   const auto module = session_.module();
   if (together_ || !module) return {};
@@ -289,14 +290,14 @@ std::optional<TensorsCopy> Trainer::copyToSave(TrainObserver& observer) {
   return std::move(*copy);
 }
 
-/// Saves what the last step has left; where it may, and can, while steps go on. Also a run that keeps nothing ends where
-/// params and states are not finite.
+/// Saves the state after the last step; if `mayGoOn`, in the background where that is possible. Without a folder, it
+/// still ends the run if params or states are not finite.
 Result<void> Trainer::save(TrainObserver& observer, TrainControl& control, bool mayGoOn) {
   TG_CHECK(endSave(observer, /*wait=*/true));
   saved_ = now();
   if (savedStep_ == state_.step || !summary_.fault.empty()) return {};
-  // After a second signal the checkpoint that was being written is the last, also where no step is left. Ranks that
-  // save together save once more, since each waits for all.
+  // After a second signal, the checkpoint that was being written is the last one, even if no step is left. Ranks that
+  // save together must save once more, since each waits for all.
   if (control.stop && control.atOnce && !together_ && !summary_.checkpoint.empty()) {
     summary_.end = TrainEnd::stopped;
     return {};
@@ -330,12 +331,12 @@ Result<void> Trainer::save(TrainObserver& observer, TrainControl& control, bool 
   return finish(std::move(saved), observer);
 }
 
-/// An evaluation stands behind the last step too, before the checkpoint that is due there and knows of it.
+/// There is also an evaluation after the last step. It comes before the checkpoint that is due then and includes it.
 bool Trainer::evalDue() const {
   return hasEval() && (begun_ >= options_.steps || options_.due(begun_, options_.evalEvery));
 }
 
-/// Whether an evaluation was broken off that belongs behind the last step also by the options of this part.
+/// Whether an interrupted evaluation of the last step remains, which the options of this part of the run ask for too.
 bool Trainer::owesEvaluation() const {
   const bool due = state_.step == options_.steps || options_.due(state_.step, options_.evalEvery);
   return state_.evaluationOwed && hasEval() && due;
@@ -347,7 +348,7 @@ bool Trainer::checkpointDue(TrainControl& control) {
   return options_.checkpointSeconds > 0 && now() - saved_ >= options_.checkpointSeconds;
 }
 
-/// Why the run ends before its next step, as far as this rank knows.
+/// The reason, as far as this rank knows, to end the run before the next step.
 std::optional<TrainEnd> Trainer::ownEnd(const TrainControl& control) const {
   if (!summary_.fault.empty()) return TrainEnd::notFinite;
   if (begun_ >= options_.steps) return TrainEnd::done;
@@ -356,8 +357,8 @@ std::optional<TrainEnd> Trainer::ownEnd(const TrainControl& control) const {
   return {};
 }
 
-/// Collective: whether the run ends here, for the gravest reason of any rank. With sharded states, first saves if a rank
-/// asked for it.
+/// Called by all ranks together: whether the run ends here, with the most serious reason of any rank. With sharded
+/// states it first saves, if a rank has asked for that.
 Result<std::optional<TrainEnd>> Trainer::endBefore(TrainObserver& observer, TrainControl& control) {
   constexpr TrainEnd kByWeight[] = {TrainEnd::done, TrainEnd::outOfTime, TrainEnd::stopped,
                                     TrainEnd::notFinite};
@@ -379,7 +380,7 @@ Result<std::optional<TrainEnd>> Trainer::endBefore(TrainObserver& observer, Trai
   return ends ? std::optional(kByWeight[most - '1']) : std::nullopt;
 }
 
-/// Ends the oldest steps until only so many are in flight, or one ends the run.
+/// Ends the oldest steps until at most `inFlight` are left, or until a fault ends the run.
 Result<void> Trainer::settle(size_t inFlight, TrainObserver& observer) {
   while (session_.stepsInFlight() > inFlight && summary_.fault.empty()) {
     sessionFailed_ = true;
@@ -404,8 +405,8 @@ Result<void> Trainer::settle(size_t inFlight, TrainObserver& observer) {
   return {};
 }
 
-/// The run ends because its data cannot be read: saves what it has learned, and hands the error back. Ranks that save
-/// together cannot, since the others know of nothing.
+/// Called when the data cannot be read: saves the progress and returns the error. Ranks that save together cannot save
+/// here, since the other ranks do not know of the error.
 Error Trainer::withoutData(Error why, TrainObserver& observer, TrainControl& control) {
   if (auto ended = settle(0, observer); !ended) return ended.takeError();
   if (together_ || state_.step == summary_.firstStep || !summary_.fault.empty()) return why;
@@ -414,7 +415,7 @@ Error Trainer::withoutData(Error why, TrainObserver& observer, TrainControl& con
   return why;
 }
 
-/// One step begun, and what is due by then.
+/// Begins one step, and does what is due by then.
 Result<void> Trainer::advance(const Inputs& inputs, TrainObserver& observer, TrainControl& control) {
   TG_CHECK(endSave(observer, /*wait=*/false));
   if (!summary_.fault.empty()) return {};
@@ -451,7 +452,7 @@ Result<TrainEnd> Trainer::loop(TrainObserver& observer, TrainControl& control) {
   return summary_.fault.empty() ? *end : TrainEnd::notFinite;
 }
 
-/// The last checkpoint, unless the last step was not good. A run without its last evaluation is not done.
+/// Saves the last checkpoint, unless the last step was bad. A run that still owes its last evaluation is not done.
 Result<void> Trainer::conclude(TrainObserver& observer, TrainControl& control) {
   if (summary_.end == TrainEnd::notFinite) return {};
   if (state_.step != summary_.firstStep && summary_.fault.empty())
@@ -473,9 +474,9 @@ Result<TrainSummary> Trainer::run(TrainObserver& observer, TrainControl& control
   TG_CHECK(prepare());
   TG_CHECK(makeUp(observer, control));
   auto end = loop(observer, control);
-  // What was begun since a step or an error that ends the run is nobody's.
+  // Drop the steps that were begun after a step or an error that ends the run.
   while (session_.stepsInFlight()) (void)session_.endStep();
-  // A checkpoint that is being written is whole before the run ends, whatever ends it.
+  // Whatever ends the run, a checkpoint that is being written is completed first.
   auto written = endSave(observer, /*wait=*/true);
   if (!end) return end.takeError();
   TG_CHECK(written);
