@@ -15,7 +15,7 @@ namespace tg {
 
 namespace {
 
-/// By kernels that run again, as a part of a call's.
+/// The rematerialised work, as a fraction of a call's.
 double addedWorkOf(const Module& module) {
   const Attr* added = find(module.attrs, "plan")->find("added_work");
   return added ? added->number() : 0;
@@ -23,7 +23,7 @@ double addedWorkOf(const Module& module) {
 
 }  // namespace
 
-// Parts cost no less than the whole batch without a budget.
+// Parts cost at least as much as the whole batch without a budget.
 bool wantsParts(const Module& module) { return 1 + addedWorkOf(module) > kWholeBatch; }
 
 Result<std::string> accumulating(const std::string& pipeline, const std::function<int64_t(int64_t)>& calls) {
@@ -79,7 +79,7 @@ Result<void> PlansInParts::checkParts() const {
   return checkMeanOfParts(*source_.func(function));
 }
 
-/// As a run has it in front of plan.
+/// The module as a run has it before plan.
 Result<const Module*> PlansInParts::fused(int64_t parts) {
   auto& found = fused_[parts];
   if (found) return found.get();
@@ -92,7 +92,8 @@ Result<const Module*> PlansInParts::fused(int64_t parts) {
   CompileOptions options = options_;
   TG_TRY(options.pipeline, inParts(options_.pipeline, entries_.front(), rows(), parts));
   options.until = Stage::fused;
-  options.budget = "least";  // for all budgets: what is computed again stays apart, as where one is short
+  options.budget =
+      "least";  // valid for all budgets: rematerialised ops stay separate, as under a tight budget
   options.onDiagnostic = nullptr;
   TG_TRY(Compiled done, compile(std::move(module), target_, options));
   found = std::move(done.module);
@@ -111,7 +112,7 @@ Result<PlanCost> PlansInParts::plan(int64_t parts, const std::string& budget) {
   cost.addedWork = addedWorkOf(*done.module);
   for (const Item* func : done.module->all(ItemKind::func)) {
     const bool train = func->name == entries_.front();
-    if (!train && !find(func->attrs, "every")) continue;  // not of a step
+    if (!train && !find(func->attrs, "every")) continue;  // not a part of a step
     for (const Op* op : func->body.ops)
       if (op->code == Opcode::fused)
         cost.work += plan::workOfRegion(*op, *done.module, target_) * static_cast<double>(train ? parts : 1);
@@ -122,7 +123,7 @@ Result<PlanCost> PlansInParts::plan(int64_t parts, const std::string& budget) {
 Error PlansInParts::noneFits(Error why) {
   std::optional<PlanCost> least;
   int64_t of = 1;
-  // Fewer rows take less; the sums of gradients take as much for any number of parts.
+  // Fewer rows take less memory, but the sums of gradients take the same for any number of parts.
   for (int64_t parts : {int64_t{1}, rows()}) {
     auto cost = plan(parts, "least");
     if (!cost || (least && cost->bytes >= least->bytes)) continue;
@@ -143,16 +144,16 @@ Result<PlansInParts::Choice> PlansInParts::choose(const std::string& budget, std
   auto free = plan(1, "");
   if (!free) {
     if (!why) return free.error();
-    return std::move(*why);  // the budget is not the reason
+    return std::move(*why);  // the budget is not the cause
   }
-  std::optional<double> best;  // work
+  std::optional<double> best;  // in work
   Choice choice;
   if (!why) {
     TG_TRY(const PlanCost whole, plan(1, budget));
     best = whole.work / kWholeBatch;
     choice.time = choice.whole = whole.work / free->work;
   }
-  // With a plan for the whole batch, what speaks against parts is no error.
+  // If there is a plan for the whole batch, it is no error that parts are impossible.
   if (auto can = checkParts(); !can) {
     if (!why) return choice;
     why->addNote(can.error().diagnostics().front().loc,
@@ -168,7 +169,7 @@ Result<PlansInParts::Choice> PlansInParts::choose(const std::string& budget, std
                    fmt::format("the batch is not run in {} parts: {}", parts, least.error().message()));
       return std::move(*why);
     }
-    // Within the budget they cost no less.
+    // Within the budget these parts cost at least as much.
     if (best && least->work >= *best) continue;
     auto within = least->bytes <= most ? least : plan(parts, budget);
     if (!within || (best && within->work >= *best)) continue;

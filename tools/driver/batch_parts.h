@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch that a step runs in parts: what that takes, and how many parts keep a budget.
+// Runs a step's batch in parts: the passes for that, and the number of parts that keeps a memory budget.
 #pragma once
 
 #include <cstdint>
@@ -17,50 +17,52 @@
 
 namespace tg {
 
-/// The passes with append-grad summing the gradients of `calls(n)` calls, where it was n; "" without append-grad.
+/// The passes, in which append-grad sums the gradients of `calls(n)` calls instead of n; "" if there is no append-grad.
 Result<std::string> accumulating(const std::string& pipeline, const std::function<int64_t(int64_t)>& calls);
 
-/// The passes that make a module learn with its batch of `rows` rows in parts: set-batch and those, summing gradients.
+/// The passes that make a module with a batch of `rows` rows learn in parts: set-batch, and then the given ones,
+/// summing gradients.
 Result<std::string> inParts(const std::string& pipeline, const std::string& function, int64_t rows,
                             int64_t parts);
 
-/// Bytes of a plan, and the work of a step by the cost model.
+/// The memory of a plan, and the work of a step by the cost model.
 struct PlanCost {
   int64_t bytes = 0;
   double work = 0;
-  double addedWork = 0;  ///< by kernels that run again, as a part of a call's
+  double addedWork = 0;  ///< rematerialisation, as a fraction of a call's work
 };
 
-/// What a step is worth that keeps the batch whole, whose losses are the same to the last bit: so many times the
-/// work of one in parts. Chosen.
+/// A step on the whole batch may cost this many times the work of one in parts, because its losses are the same to the
+/// last bit. The value was chosen, not measured.
 constexpr double kWholeBatch = 1.25;
 
-/// Whether kernels that run again add so much work to a planned module that its batch may be better off in parts.
+/// Whether rematerialisation adds so much work to a planned module that its batch may run faster in parts.
 bool wantsParts(const Module& module);
 
-/// Plans of one module of stage tensor, its batch whole or in parts, within budgets.
+/// Plans a module of stage tensor within budgets, with its batch whole or in parts.
 class PlansInParts {
  public:
-  /// `options` are those of the run, whose `pipeline` makes the module learn; functions but `entries` are left out, the
-  /// first of which runs in parts.
+  /// `options` are those of the run, whose `pipeline` makes the module learn. Only the functions in `entries` are kept;
+  /// the first of them runs in parts.
   PlansInParts(const Module& source, std::vector<std::string> entries, Target target, CompileOptions options)
       : source_(source), entries_(std::move(entries)), target_(std::move(target)),
         options_(std::move(options)) {}
 
-  /// Why the batch cannot be run in parts to the same result; no error where it can.
+  /// An error if running the batch in parts would change the result; it says why.
   Result<void> checkParts() const;
   int64_t rows() const;
-  /// Parts that the batch has, from 2 up: its divisors.
+  /// The possible numbers of parts: the divisors of the batch, from 2 up.
   std::vector<int64_t> divisors() const;
-  /// Errors: those of the passes, one of plan where the budget does not do.
+  /// Errors: those of the passes, among them plan's if the budget is too small.
   Result<PlanCost> plan(int64_t parts, const std::string& budget);
-  /// The parts whose step costs least within the budget, 1 where the whole batch is worth its price. The error is `why`,
-  /// plan's for the whole batch, where none keeps it, with the least budget of all of them and what speaks against
-  /// parts; there is none where the whole batch keeps the budget.
+  /// Chooses the number of parts whose step costs least within the budget, or 1 if the whole batch is worth its price.
+  /// If no number of parts keeps the budget, the error is `why` (plan's error for the whole batch), with the least
+  /// budget of all of them, and the reason against parts if there is one. There is no error if the whole batch keeps
+  /// the budget.
   struct Choice {
     int64_t parts = 1;
-    double time = 1;   ///< of a step, 1 being that of the whole batch without a budget
-    double whole = 0;  ///< of the whole batch within the budget, 0 where that cannot be
+    double time = 1;   ///< of a step, relative to the whole batch without a budget
+    double whole = 0;  ///< of the whole batch within the budget; 0 if impossible
   };
   Result<Choice> choose(const std::string& budget, std::optional<Error> why);
 
@@ -72,7 +74,7 @@ class PlansInParts {
   std::vector<std::string> entries_;
   Target target_;
   CompileOptions options_;
-  std::map<int64_t, std::unique_ptr<Module>> fused_;  ///< by parts
+  std::map<int64_t, std::unique_ptr<Module>> fused_;  ///< by number of parts
 };
 
 }  // namespace tg

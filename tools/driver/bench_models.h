@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workloads that speed is reported for.
+// The models (workloads) whose speed is reported.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 namespace tg {
 
 std::vector<std::string> benchModelNames();
-/// A workload by name, with its train_pipeline; nothing for another name.
+/// The model with this name, with its train_pipeline; nothing for an unknown name.
 std::optional<Result<std::unique_ptr<Module>>> benchModel(const std::string& name);
 
 }  // namespace tg

@@ -20,12 +20,12 @@ namespace {
 constexpr const char* kNone = "–";
 constexpr const char* kSplit[] = {"parse", "passes", "glsl", "shaderc", "pipelines", "all", "cpu"};
 
-/// A figure of a row: a path of members, and how it is shown.
+/// A figure of a row: the path of its members, and its format.
 struct Column {
   const char* title;
   const char* path;
-  double unit;  ///< divides the figure
-  int digits;   ///< significant ones; 0 shows an integer
+  double unit;  ///< the figure is divided by it
+  int digits;   ///< significant digits; 0 shows an integer
 };
 const Column kColumns[] = {
     {"ms/step", "/ms_median", 1, 4},
@@ -47,7 +47,7 @@ std::optional<double> figure(const Json& row, const std::string& path) {
   return row[at].get<double>();
 }
 
-/// Digits that count, and no exponent.
+/// Formats with significant digits and without an exponent.
 std::string shown(std::optional<double> value, int digits) {
   if (!value) return kNone;
   int whole = 1;
@@ -59,7 +59,7 @@ std::string line(const std::vector<std::string>& cells) {
   return fmt::format("| {} |\n", fmt::join(cells, " | "));
 }
 
-/// The head of a table: names are left, figures right.
+/// The head of a table: names are aligned left, figures right.
 std::string head(const std::vector<std::string>& titles) {
   std::string rule = "|---|";
   for (size_t i = 1; i < titles.size(); ++i) rule += "---:|";
@@ -146,7 +146,7 @@ Result<void> addResult(const std::string& path, const Json& row) {
     if (held) {
       TG_TRY(rows, parseResults(*held, path));
     }
-    const Json kept = Json::parse(jsonText(row));  // with its name as the file holds it, which is UTF-8
+    const Json kept = Json::parse(jsonText(row));  // with the name as the file has it, in UTF-8
     auto same = std::find_if(rows.begin(), rows.end(),
                              [&](const Json& each) { return each["model"] == kept["model"]; });
     if (same == rows.end())

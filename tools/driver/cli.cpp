@@ -17,7 +17,8 @@ namespace {
 
 constexpr const char* kPassGroup = "Passes, run in the order given";
 
-/// `--mlir_print-IR=x` as `--print-IR=x`: underscores are dashes, MLIR's spellings are aliases.
+/// Normalises a flag, such as `--mlir_print-IR=x` to `--print-IR=x`: underscores become dashes, and MLIR's spellings
+/// are aliases.
 std::string normalFlag(const std::string& arg) {
   if (arg.size() < 3 || arg.compare(0, 2, "--") != 0) return arg;
   size_t equals = arg.find('=');
@@ -29,7 +30,7 @@ std::string normalFlag(const std::string& arg) {
   return "--" + name + (equals == std::string::npos ? "" : arg.substr(equals));
 }
 
-/// Builds one tool's options and reads one command line.
+/// Defines the options of one tool and parses one command line.
 class CommandLine {
  public:
   explicit CommandLine(const PassInfo* only) : only_(only), app_(about(only), only ? only->tool : "tg-opt") {
@@ -85,7 +86,7 @@ void CommandLine::addInput() {
 }
 
 void CommandLine::addPasses() {
-  const PassInfo* alias = nullptr;  // the last so far: its passes follow it
+  const PassInfo* alias = nullptr;  // the last alias so far; its passes follow it
   for (const PassInfo& pass : passes()) {
     if (!pass.parts.empty()) alias = &pass;
     const bool isPart =
@@ -114,7 +115,7 @@ void CommandLine::addPasses() {
 void CommandLine::addOptionsOf(const PassInfo& pass) {
   std::string group = fmt::format("Options of {}", pass.name);
   for (const OptionInfo& info : pass.options) {
-    // Const: CLI11 takes any other string for the place that the value goes to.
+    // Must be const: CLI11 stores the option's value in any other string.
     const std::string help = fmt::format("{} (default: {})", info.help, info.fallback);
     std::string flag = "--" + info.name;
     bool alone = info.type == "bool" || !info.bare.empty();
@@ -158,7 +159,7 @@ void CommandLine::addLooking() {
   app_.add_flag("--version", version_, "print the version")->group("Output and checks");
 }
 
-// CLI11 takes the next argument for `--flag=`; the empty value is one of its own.
+// For `--flag=`, CLI11 would take the next argument as the value, so the empty value becomes a separate argument.
 void CommandLine::keepEmptyValues(std::vector<std::string>& args) const {
   for (size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
     if (args[i].compare(0, 2, "--") != 0 || args[i].back() != '=') continue;
@@ -170,14 +171,14 @@ void CommandLine::keepEmptyValues(std::vector<std::string>& args) const {
   }
 }
 
-// Flags of passes become steps in the order of the command line; a pass tool has one step.
+// The passes given as flags become steps in the order of the command line. A pass tool has a single step.
 Result<void> CommandLine::collectPasses() {
   if (only_) {
     AttrList options;
     for (const OptionInfo& info : only_->options)
       for (auto [flag, owner] : optionFlags_) {
         if (owner != &info || flag->count() == 0) continue;
-        // CLI11 gives a flag without a value the text "true".
+        // CLI11 stores the text "true" for a flag without a value.
         const std::string& given = flag->results().back();
         bool alone = !info.bare.empty() && given == "true";
         TG_TRY(Attr value, parsePassOption(*only_, info, alone ? info.bare : given));
@@ -191,7 +192,7 @@ Result<void> CommandLine::collectPasses() {
     auto pass = passFlags_.find(flag);
     if (pass == passFlags_.end()) continue;
     std::string value = flag->results()[seen[flag]++];
-    // CLI11 gives a flag without a value the text "true".
+    // CLI11 stores the text "true" for a flag without a value.
     TG_TRY(AttrList options, parsePassOptions(*pass->second, value == "true" ? "" : value));
     command_.pipeline.add(*pass->second, std::move(options));
   }
@@ -220,7 +221,7 @@ Result<void> CommandLine::checkNames() {
     if (!known) return fail(fmt::format("--verify-each is off, on or roundtrip, not '{}'", each));
     command_.pipeline.verifyEach(*known);
   }
-  // `spirv-emit{emit=glsl}` names an emitter: the pass stops at kernels, which the emitter then writes.
+  // `spirv-emit{emit=glsl}` names an emitter: the pass stops at kernels, and the emitter then writes them.
   if (!command_.pipeline.steps().empty()) {
     PipelineStep& last = command_.pipeline.steps().back();
     const Attr* given = find(last.options, "emit");
@@ -255,7 +256,7 @@ ParsedCommand CommandLine::parse(int argc, char** argv) {
   keepEmptyValues(args);
   args = withoutShortEquals(std::move(args));
   try {
-    std::reverse(args.begin(), args.end());  // CLI11 takes a vector from its end
+    std::reverse(args.begin(), args.end());  // CLI11 reads a vector from its end
     app_.parse(std::move(args));
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", helpOf(app_));
@@ -331,7 +332,7 @@ std::optional<std::string> unknownFlag(const CLI::App& app, const std::vector<st
 ParsedCommand parseCommand(int argc, char** argv, const PassInfo* only) {
   std::vector<std::string> args(argv + 1, argv + argc);
   std::transform(args.begin(), args.end(), args.begin(), normalFlag);
-  // First of all, since their passes are flags.
+  // Load plug-ins first, because their passes are flags.
   if (auto loaded = only ? Result<void>() : loadPassPlugins(args); !loaded) {
     fmt::print(stderr, "tg-opt: {}", loaded.error().str());
     return {exitUsage, {}};

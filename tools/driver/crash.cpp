@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saves the module a pass crashed on. The handler runs in a broken process: it only writes bytes that
-// were made ready before the pass started.
+// Saves the module on which a pass crashed. The signal handler runs in a broken process, so it only writes bytes that
+// were prepared before the pass started.
 #include <array>
 #include <csignal>
 #include <string>
@@ -22,7 +22,7 @@ constexpr std::array kSignals = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 struct Saved {
   std::string path, text, message;
   std::array<struct sigaction, kSignals.size()> before{};
-  std::array<char, 65536> stack{};  // a handler for an overflown stack needs another one
+  std::array<char, 65536> stack{};  // the handler of a stack overflow needs a stack of its own
 };
 Saved* saved = nullptr;
 
@@ -71,7 +71,7 @@ void CrashGuard::watch(PassManager& pipeline) {
   hooks.before = [steps = pipeline.steps()](const PipelineStep& step, int index, const Module& module) {
     saved->message = fmt::format("error: pass {} crashed: {}\nnote: the module before the pass is in {}\n",
                                  step.pass->name, step.pass->fault(), saved->path);
-    if (step.of) return;  // what is saved starts where the alias does
+    if (step.of) return;  // a reproducer of an alias starts with the whole alias
     PassManager rest;
     for (size_t i = index; i < steps.size(); ++i) rest.add(*steps[i].pass, steps[i].options);
     saved->text = reproducerText(rest.str(), print(module));

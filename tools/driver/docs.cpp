@@ -18,7 +18,7 @@ namespace tg {
 
 namespace {
 
-/// A code span that survives bars in a table and backticks in the text.
+/// A code span; escapes bars, so that it can be a cell of a table.
 std::string code(std::string_view text) { return "`" + cell(text) + "`"; }
 
 std::string_view typeClass(table::TypeClass type) {
@@ -67,7 +67,7 @@ std::string_view attrKind(table::AttrKind kind) {
   return "";
 }
 
-/// What the numbers of a schedule's field may be.
+/// The allowed values of a numeric field of a schedule.
 std::string valuesOf(const ScheduleField& field) {
   if (field.limit.empty()) return "a list of schedules";
   if (field.count == 0) return "a list of numbers, " + field.limit;
@@ -75,7 +75,7 @@ std::string valuesOf(const ScheduleField& field) {
   return field.count == 1 ? field.limit : fmt::format("{} numbers, {}", field.count, field.limit);
 }
 
-/// The field that tells a row from another of its kind.
+/// The field that distinguishes a row from others of its kind.
 std::string_view distinctField(const ScheduleRow& row) {
   for (const ScheduleField& field : row.fields) {
     bool elsewhere = false;
@@ -87,7 +87,7 @@ std::string_view distinctField(const ScheduleRow& row) {
   return row.kind;
 }
 
-/// The words of the rows for which `holds`.
+/// The names of the rows for which `holds` is true.
 template <class Row, size_t kCount, class Holds>
 std::string wordsOf(const std::pair<Row, const char*> (&rows)[kCount], Holds holds) {
   std::vector<std::string_view> words;
@@ -116,14 +116,14 @@ std::string traitsOf(const OpInfo& op) {
   return out.empty() ? "none" : out;
 }
 
-/// `c1: …; c2: ….` as a list whose labels are those of the diagnostics: `matmul.c1`, `k_load.c1`.
+/// Formats `c1: …; c2: ….` as a list, with the labels that diagnostics use: `matmul.c1`, `k_load.c1`.
 std::string constraintsOf(const OpInfo& op) {
   std::string_view rest = op.constraints;
   std::string label(op.name.substr(op.name.find('.') == std::string_view::npos ? 0 : op.name.find('.') + 1));
   if (op.mayStand(table::inKernel)) label = "k_" + label;
   std::string out;
   while (!rest.empty()) {
-    // The next entry starts at "; cN: ".
+    // The next entry begins at "; cN: ".
     size_t end = 0;
     do {
       end = rest.find("; c", end + 1);
@@ -149,8 +149,8 @@ std::string gradientOf(const OpInfo& op) {
   return "";
 }
 
-/// The function body of a row as a module that verifies: the arguments every example may use, and a
-/// return of nothing.
+/// A module that verifies, with the example of a row as its function body. The function has the arguments that examples
+/// may use, and returns nothing.
 std::string exampleModule(const OpInfo& op) {
   std::string body, line;
   for (char c : std::string(op.example) + "\n") {
@@ -181,7 +181,7 @@ std::string exampleModule(const OpInfo& op) {
                      body);
 }
 
-/// How a model in C++ calls the op, "" when none does.
+/// The C++ call for the op in a model; "" if there is none.
 std::string_view spellingOf(const OpInfo& op) {
   for (const nn::Spelling& row : nn::spellings())
     if (row.op == op.code) return row.call;
@@ -271,7 +271,7 @@ std::string mappingPage() {
   return out;
 }
 
-/// What the gradient of a kernel does not pass.
+/// A table of what the gradient of a kernel does not support.
 static std::string refusalTable() {
   std::string out = "\n| refusal | why | way out |\n|---|---|---|\n";
   for (const KernelVjpRefusal& row : kernelVjpRefusals())

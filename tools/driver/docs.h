@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generated pages: everything in them comes from a table, so a test can compare them with one.
+// Generates pages of the documentation. All their content comes from tables, so a test can compare them with these.
 #pragma once
 
 #include <string>
 
 namespace tg {
 
-/// docs/ops.md: every op of both dialects with operands, attributes, constraints, gradient, example.
+/// docs/ops.md: every op of both dialects with operands, attributes, constraints, gradient and example.
 std::string opsPage();
-/// docs/passes.md: every pass with stages, tool and options.
+/// docs/passes.md: every pass with its stages, tool and options.
 std::string passesPage();
 /// docs/schedules.md: every kind of schedule with its fields.
 std::string schedulesPage();
-/// docs/traits.md: every trait of targets with its values of those that ship.
+/// docs/traits.md: every trait of targets, with its values in the shipped targets.
 std::string traitsPage();
-/// docs/from-typescript.md: what stands for each op kind and export of the library for TypeScript.
+/// docs/from-typescript.md: the equivalent of each op kind and export of tensorgrad for TypeScript.
 std::string mappingPage();
-/// docs/from-kernel-ir.md: what stands for each construct of another kernel IR.
+/// docs/from-kernel-ir.md: the equivalent of each construct of another kernel IR.
 std::string kernelMappingPage();
 
 }  // namespace tg

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of tg-opt and of the pass tools as a library: mains only name what they link.
-//
-// IR goes to standard output, everything else to standard error.
+// The command line of tg-opt and of the pass tools as a library; the programs' mains only link it. IR is written to
+// standard output, everything else to standard error.
 #pragma once
 
 #include <functional>
@@ -11,18 +10,18 @@
 
 namespace tg {
 
-/// What the tools exit with (docs/tools.md): a diagnosed failure in what is read, a command line that makes no sense,
-/// numbers that are wrong, no device or one that failed.
+/// The exit codes of the tools (docs/tools.md): an error in the input, a wrong command line, wrong numbers, no device
+/// or a failed device.
 enum ExitCode : int { exitOk = 0, exitInput = 1, exitUsage = 2, exitNumeric = 3, exitDevice = 4 };
 
-/// What a program that links more than passes can add.
+/// Hooks for programs that link more than passes.
 struct OptHooks {
-  std::function<Result<Target>()> deviceTarget;  ///< answers `target=auto`; empty refuses it
+  std::function<Result<Target>()> deviceTarget;  ///< gives `target=auto`; if empty, that is an error
 };
 
-/// tg-opt: any pipeline over a module.
+/// tg-opt: runs any pipeline on a module.
 int optMain(int argc, char** argv, const OptHooks& hooks = {});
-/// tg-grad and its siblings: one pass, its options as flags.
+/// tg-grad and the other pass tools: run one pass, with its options as flags.
 int passToolMain(int argc, char** argv, const char* passName, const OptHooks& hooks = {});
 
 }  // namespace tg

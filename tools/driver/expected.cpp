@@ -25,7 +25,7 @@ std::optional<Severity> takeSeverity(std::string_view& text) {
   return {};
 }
 
-/// `@below`, `@+2`, … or nothing, as an absolute line.
+/// Parses `@below`, `@+2`, … or nothing, and returns the absolute line.
 std::optional<uint32_t> takePlace(std::string_view& text, uint32_t line) {
   while (takeWord(text, " ")) {
   }
@@ -53,7 +53,7 @@ ExpectedDiagnostics::ExpectedDiagnostics(std::string_view text, std::string file
     scanLine(text.substr(begin, end - begin), number);
     begin = end + 1;
   }
-  // @above and @below skip the lines that hold expectations themselves.
+  // @above and @below skip lines that have expectations themselves.
   auto holds = [&](uint32_t line) {
     for (const Expectation& other : expected_)
       if (other.writtenAt == line) return true;
@@ -76,7 +76,7 @@ void ExpectedDiagnostics::scanLine(std::string_view line, uint32_t number) {
   for (size_t at = rest.find(kMark); at != std::string_view::npos; at = rest.find(kMark)) {
     rest.remove_prefix(at + kMark.size());
     auto severity = takeSeverity(rest);
-    if (!severity) continue;  // prose that happens to hold the word
+    if (!severity) continue;  // ordinary text that contains the word
     auto place = takePlace(rest, number);
     while (takeWord(rest, " ")) {
     }

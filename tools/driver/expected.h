@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --verify-diagnostics: `// expected-error@below {{part of the message}}` against what was said.
+// Implements --verify-diagnostics: compares comments such as `// expected-error@below {{part of the message}}` with the
+// actual diagnostics.
 #pragma once
 
 #include <string>
@@ -10,25 +11,25 @@
 
 namespace tg {
 
-/// The expectations of one source text. Kinds are error, warning, remark and note; places are the line
-/// itself, `@above`, `@below` (the nearest line without an expectation), `@+N`, `@-N` and `@unknown`
-/// (a diagnostic without a place). Several may share a line. Errors, warnings and remarks must all be
-/// expected; a note may be left out, but one that is expected must appear.
+/// The expectations in one source text. Kinds are error, warning, remark and note. The place is the comment's own line,
+/// or `@above`, `@below` (the nearest line without an expectation), `@+N`, `@-N` or `@unknown` (a diagnostic without a
+/// place). A line may have several. Every error, warning and remark must be expected; notes need not be, but an
+/// expected note must appear.
 class ExpectedDiagnostics {
  public:
   ExpectedDiagnostics(std::string_view text, std::string fileName);
-  /// Compares a diagnostic and its notes.
+  /// Matches a diagnostic and its notes with the expectations.
   void see(const Diagnostic& diagnostic);
   void see(const Error& error) {
     for (const Diagnostic& diagnostic : error.diagnostics()) see(diagnostic);
   }
-  /// Everything that did not match, one line each; "" when all did.
+  /// All mismatches, one on each line; "" if there are none.
   std::string mismatches() const;
 
  private:
   struct Expectation {
     Severity severity;
-    uint32_t line;  ///< 0: a diagnostic without a place
+    uint32_t line;  ///< 0 for a diagnostic without a place
     std::string text;
     uint32_t writtenAt;
     bool met = false;

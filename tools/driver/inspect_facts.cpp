@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kManifest = "manifest.json";
-constexpr size_t kHead = 1 << 16;  ///< bytes that tell what a file is
+constexpr size_t kHead = 1 << 16;  ///< bytes read to find out the kind of a file
 
 Facts numberOrNull(const std::optional<double>& value) { return value ? Facts(*value) : Facts(); }
 
@@ -50,7 +50,7 @@ Result<Facts> tensorsOf(const std::string& file, Facts* metadata) {
   return out;
 }
 
-/// state.json as it stands, or nothing when it cannot be read.
+/// The contents of state.json, or nothing if it cannot be read.
 Facts stateJson(const std::string& path) {
   auto state = readState(path);
   return state ? Facts::parse(stateToJson(*state), nullptr, false) : Facts();
@@ -73,7 +73,7 @@ Result<Facts> fileOfTensors(const std::string& path) {
   return out;
 }
 
-/// The first bytes of a file; none where it cannot be read.
+/// The first bytes of a file; none if it cannot be read.
 std::string headOf(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string head(kHead, '\0');
@@ -89,7 +89,7 @@ Result<std::unique_ptr<Module>> readModule(const std::string& path) {
   return module;
 }
 
-/// A file whose name does not say that it is a module begins like one, or is told to be of no kind.
+/// Reads a module. A file whose name does not say that it is a module must begin like one, or its kind is unknown.
 Result<Facts> moduleOf(const std::string& path) {
   if (!path.ends_with(".tgir") && expectFile(path) && !beginsModule(headOf(path)))
     return fail(fmt::format("{}: the file is no safetensors file, module or bundle's manifest.json", path));
@@ -114,7 +114,7 @@ Result<Facts> bundleFacts(const std::string& path) {
   return out;
 }
 
-/// Folders that resuming from an older checkpoint moved aside.
+/// The folders that were moved aside when the run was resumed from an older checkpoint.
 Facts supersededOf(const std::string& run) {
   std::vector<std::string> found;
   std::error_code error;
@@ -125,8 +125,8 @@ Facts supersededOf(const std::string& run) {
   return found;
 }
 
-/// Why the options cannot be read; "" where they can, or there are none. Without its line of hashes only their spelling
-/// is known.
+/// The reason why a run's options cannot be read; "" if they can, or if there are none. Without the line of hashes,
+/// only the syntax is checked.
 std::string configDamage(const std::string& run) {
   const std::string file = RunDir{run}.config();
   std::error_code error;
@@ -137,7 +137,7 @@ std::string configDamage(const std::string& run) {
   return entries ? "" : entries.error().message();
 }
 
-/// What the newest good checkpoint says of the run.
+/// Adds what the newest good checkpoint says about the run.
 Result<void> addNewest(const std::string& run, const std::vector<CheckpointEntry>& entries,
                        const CheckpointEntry& newest, Facts& out) {
   TG_TRY(TrainState state, readState(newest.path));
@@ -165,7 +165,7 @@ Result<void> addCheckpoints(const std::string& run, Facts& out) {
     if (auto state = readState(entry.path)) one["val_loss"] = numberOrNull(state->valLoss);
     list.push_back(std::move(one));
     if (entry.damage.empty() && !newest) newest = &entry;
-    // Training goes on from a good one, but what was trained to get here is lost.
+    // Training can continue from an older good checkpoint, but the progress after it is lost.
     if (!entry.damage.empty() && out["damage"] == "")
       out["damage"] = fmt::format("ckpt/{}: {}", fs::path(entry.path).filename().string(), entry.damage);
   }
@@ -178,7 +178,7 @@ Result<void> addCheckpoints(const std::string& run, Facts& out) {
     return {};
   }
   if (newest) TG_CHECK(addNewest(run, entries, *newest, out));
-  // A run without options, such as one of a program of its own, is gone on with by no command.
+  // No command resumes a run without options, such as one by a program of the user's own.
   std::error_code error;
   if (out["state"] == "running" || !fs::exists(RunDir{run}.config(), error)) return {};
   out["resume"] = "tg-run train --resume=" + shellWord(run);
@@ -218,11 +218,11 @@ Result<Facts> runFacts(const std::string& path) {
 
 bool startsLikeTensors(const std::string& path) {
   if (path.ends_with(".safetensors")) return true;
-  // What a pipe gives is gone once it is read.
+  // Do not read a pipe here: what is read from it is gone.
   return !path.ends_with(".tgir") && expectFile(path) && beginsSafetensors(headOf(path));
 }
 
-/// A bundle's folder, of its manifest's path.
+/// The bundle's folder, given the path of its manifest.
 std::string bundleOf(const std::string& path) {
   const fs::path file = path;
   if (file.filename() != kManifest) return "";

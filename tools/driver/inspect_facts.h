@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tg-run inspect finds out, as JSON: --json prints it, the text is made from it.
+// The information that tg-run inspect shows, as JSON: --json prints it, and the text output is made from it.
 #pragma once
 
 #include <string>
@@ -13,15 +13,15 @@ namespace tg {
 
 using Facts = nlohmann::ordered_json;
 
-/// The facts of a path, whose `kind` is run, checkpoint, tensors, bundle or module. `damage` in them says why
-/// the thing cannot be used; a run that has checkpoints but no good one is damaged too. An error is a path
-/// that is none of these, or text that is no module.
+/// The facts about a path. Their `kind` is run, checkpoint, tensors, bundle or module. Their `damage` says why the
+/// thing cannot be used; a run with checkpoints but without a good one is damaged too. An error if the path is none of
+/// these kinds, or if its text is not a valid module.
 Result<Facts> inspectPath(const std::string& path);
 
-/// Stage, functions, params, ops by kind; from stage planned on, memory.
+/// Stage, functions, params and ops by kind; from stage planned on, also memory.
 Facts moduleFacts(const Module& module);
 
-/// The facts for people, on standard output. Long tables are cut, which they say.
+/// Prints the facts as text on standard output. Long tables are cut, with a note.
 void printFacts(const Facts& facts);
 
 }  // namespace tg

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A module as facts.
+// The facts about a module.
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -13,7 +13,7 @@ namespace tg {
 
 namespace {
 
-/// How many ops of each name, the most frequent first.
+/// The number of ops of each name, the most frequent first.
 Facts opCounts(const Block& body) {
   std::map<std::string_view, int64_t> counts;
   walk(body, [&](const Op& op) { ++counts[op.info().name]; });

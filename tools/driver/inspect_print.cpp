@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts of inspect as text.
+// Prints the facts of inspect as text.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ constexpr size_t kTensorRows = 30, kOpNames = 8, kCheckpointRows = 12;
 
 std::string sizeOf(const Facts& bytes) { return bytes.is_number() ? sizeText(bytes.get<int64_t>()) : "-"; }
 
-/// A value as a cell: words without quotes, null as a dash.
+/// A value as the text of a cell: strings without quotes, null as a dash.
 std::string word(const Facts& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
@@ -53,7 +53,7 @@ void printTensors(const char* title, const Facts& tensors) {
   size_t shown = 0;
   for (const Facts& tensor : tensors) {
     const auto wrong = tensor["non_finite"].get<int64_t>();
-    // Elements that are no numbers are never left out.
+    // Tensors with elements that are not finite are always shown.
     if (shown >= kTensorRows && !wrong) continue;
     ++shown;
     auto number = [&](const char* key) { return fmt::format("{:.4g}", tensor[key].get<double>()); };

@@ -18,7 +18,7 @@ void addPrinting(PassManager& pipeline, const Command& command) {
   auto printer = [options = command.printOptions()](const char* when, bool all,
                                                     std::vector<std::string> names) {
     return [=](const PipelineStep& step, const Module& module) {
-      // Of an alias's passes, those that are asked for by name.
+      // The passes of an alias are printed only if they are named.
       if ((!all || step.of) && !listed(names, step.pass->name)) return;
       fmt::print(stderr, "// -----// IR Dump {} {} //----- //\n{}\n", when, step.pass->name,
                  print(module, options));
@@ -34,7 +34,7 @@ void addPrinting(PassManager& pipeline, const Command& command) {
   if (hooks.before || hooks.after) pipeline.instrument(std::move(hooks));
 }
 
-/// The file of a pass, which counts from 1, or of the input.
+/// The file of a pass (numbered from 1), or of the input.
 static std::string treeFile(const std::filesystem::path& folder, size_t number, std::string_view name) {
   return folder / fmt::format("{:02}_{}.tgir", number, name);
 }

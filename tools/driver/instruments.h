@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver hangs on a pipeline: printing between passes, timing, saving the module of a crash.
+// The instruments of a pipeline: printing between passes, timing, and saving the module when a pass crashes.
 #pragma once
 
 #include <optional>
@@ -11,18 +11,18 @@
 
 namespace tg {
 
-/// --print-ir-before/-after, to standard error.
+/// Implements --print-ir-before and --print-ir-after, which print to standard error.
 void addPrinting(PassManager& pipeline, const Command& command);
-/// --print-ir-tree-dir: DIR/00_input.tgir, DIR/01_<first pass>.tgir, …; sections of a split file get a
-/// folder each (`section` counts from 1, 0 for a file that is not split).
-/// The error of the first file that could not be written goes to `failed`, which outlives the pipeline's run.
+/// Implements --print-ir-tree-dir: writes DIR/00_input.tgir, DIR/01_<first pass>.tgir, …. Each section of a split file
+/// has a folder of its own (`section` counts from 1; 0 for a file that is not split). The error of the first file that
+/// could not be written is stored in `failed`, which must outlive the pipeline's run.
 Result<void> addTree(PassManager& pipeline, const Command& command, int section,
                      std::optional<Error>& failed);
-/// The files that it may write, of a split file those in the folders of sections that are there already.
+/// The files that may be written; for a split file, those in existing folders of sections.
 std::vector<std::string> treeFiles(const Command& command);
 
-/// Names and milliseconds in the order they happened; below an alias those of its passes, which are in its
-/// own.
+/// The names of passes and their milliseconds, in order. The passes of an alias follow it; their times are included in
+/// the alias's time.
 class Timing {
  public:
   void add(std::string name, double milliseconds) {
@@ -39,11 +39,11 @@ class Timing {
     std::vector<Part> parts;
   };
   std::vector<Row> rows_;
-  std::vector<Part> parts_;  ///< of the alias that runs
+  std::vector<Part> parts_;  ///< of the alias that is running
 };
 
-/// While alive, a crash inside a pass (an assertion, a bad access) saves the module as it was before the
-/// pass to `path` and says so, before the process ends as it would have. "" saves nothing.
+/// While this exists, a crash inside a pass (an assertion, an invalid access) saves the module before that pass to
+/// `path` and says so; then the process ends as it would have without this. With "" nothing is saved.
 class CrashGuard {
  public:
   explicit CrashGuard(std::string path);

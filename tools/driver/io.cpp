@@ -41,7 +41,7 @@ Result<void> mayWrite(const std::string& flag, const std::string& path) {
   if (there && S_ISDIR(status.st_mode)) return refuse("it is a directory");
   if (there && !S_ISREG(status.st_mode))
     return ::access(path.c_str(), W_OK) == 0 ? Result<void>() : refuse(std::strerror(errno));
-  // A file is written beside its place and renamed, so that it is whole or not there.
+  // The file is written to a temporary file beside it and renamed, so that it is complete or absent.
   std::error_code error;
   const fs::path named = there ? fs::canonical(path, error) : fs::path(path);
   const std::string folder = named.has_parent_path() ? named.parent_path().string() : ".";
@@ -116,18 +116,18 @@ static Result<void> writeThrough(const std::string& path, const std::string& tex
   return {};
 }
 
-/// Gives a finished file its name; false, with errno, where that fails.
+/// Gives a finished file its name. False, with errno, on failure.
 using GiveName = std::function<bool(const char* temporary, const char* target)>;
 
 static Result<void> writeBeside(const std::string& path, const std::string& text, const GiveName& name) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  // A link stays a link: its target is what is replaced.
+  // A symbolic link stays: its target is replaced.
   const std::string target = fs::exists(status) ? fs::canonical(path, error).string() : path;
   std::string temporary = target + ".XXXXXX";
   int file = ::mkstemp(temporary.data());
   if (file < 0) return cannot("write", path);
-  // mkstemp makes the file private; give it the mode it would have had, or has.
+  // mkstemp makes the file private; give it the mode of the existing file, or of a new one.
   mode_t mask = ::umask(0);
   ::umask(mask);
   mode_t mode = fs::exists(status) ? static_cast<mode_t>(status.permissions()) & 0777 : 0666 & ~mask;
@@ -142,7 +142,7 @@ static Result<void> writeBeside(const std::string& path, const std::string& text
 Result<void> writeOutput(const std::string& path, const std::string& text) {
   if (path == "-") {
     std::fwrite(text.data(), 1, text.size(), stdout);
-    return {};  // runTool tells where it cannot be written
+    return {};  // runTool reports failures of standard output
   }
   std::error_code error;
   fs::file_status status = fs::status(path, error);
@@ -152,13 +152,13 @@ Result<void> writeOutput(const std::string& path, const std::string& text) {
       path, text, [](const char* temporary, const char* target) { return ::rename(temporary, target) == 0; });
 }
 
-/// A new file, with its first text; false where another process was faster.
+/// Creates a file with its first text. False if another process has created it first.
 static Result<bool> addOutput(const std::string& path, const std::string& text) {
   bool taken = false;
   auto added = writeBeside(path, text, [&](const char* temporary, const char* target) {
     if (::link(temporary, target) == 0) return ::unlink(temporary) == 0;
     taken = errno == EEXIST;
-    // A file system without hard links has no way to give a name only once.
+    // A file system without hard links cannot create a name exclusively.
     return (errno == EPERM || errno == EOPNOTSUPP) && ::rename(temporary, target) == 0;
   });
   if (!added && !taken) return added.takeError();
@@ -180,7 +180,7 @@ Result<void> updateOutput(const std::string& path, const ChangeText& change) {
     if (file < 0) return cannot("open", path);
     while (::flock(file, LOCK_EX) != 0 && errno == EINTR) {
     }
-    // The process that held the lock before has put another file in its place.
+    // The previous holder of the lock has replaced the file.
     struct stat held {
     }, named{};
     const bool same = ::fstat(file, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of the tools: inputs read whole, outputs written whole or not at all.
+// File input and output of the tools: inputs are read whole, outputs are written atomically.
 #pragma once
 
 #include <functional>
@@ -12,37 +12,37 @@
 
 namespace tg {
 
-/// The text of a file, or of standard input for "-". A directory, a missing file and binary data are
-/// errors that say so.
+/// The text of a file, or of standard input for "-". A directory, a missing file and binary data are errors.
 Result<std::string> readInput(const std::string& path);
-/// Writes to a temporary file beside `path` and renames it; "-" is standard output. What is there and
-/// is no regular file (a pipe, /dev/null) is written to directly.
+/// Writes to a temporary file beside `path` and renames it; "-" means standard output. If `path` exists and is not a
+/// regular file (a pipe, /dev/null), it is written directly.
 Result<void> writeOutput(const std::string& path, const std::string& text);
-/// Replaces a file by what `change` makes of its text, nothing where there is none. Processes that do so at once take
-/// turns, so that each one's change is in what is left. After an error of `change` the file is as it was.
+/// Replaces the text of a file by the result of `change`, which gets the current text, or nothing if there is no file.
+/// Concurrent processes take turns, so that no change is lost. After an error of `change` the file is unchanged.
 using ChangeText = std::function<Result<std::string>(const std::optional<std::string>& held)>;
 Result<void> updateOutput(const std::string& path, const ChangeText& change);
 
-/// An error where no file can be written under this name: it is a folder, there is no folder for it, one may
-/// not write there. "" and "-" are fine. Asked before the work whose result would be lost.
+/// An error if no file can be written under this name: it is a folder, its folder does not exist, or there is no
+/// permission. "" and "-" are allowed. Call it before the work whose result would be lost.
 Result<void> mayWrite(const std::string& flag, const std::string& path);
-/// The same for a folder that is there or will be made with those above it.
+/// The same for a folder that exists, or that will be created together with its parents.
 Result<void> mayMakeFolder(const std::string& flag, const std::string& path);
 
-/// An error where what is written to `path` would take the place of one of the files `read`, by any name, or of one
-/// that does not begin as `begins` tells. The error names `flag`.
+/// An error if writing `path` would overwrite one of the files in `read` (also under another name), or a file whose
+/// beginning `begins` does not accept. The error names `flag`.
 Result<void> notOverOther(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
                           const std::vector<std::string>& read);
-/// What a flag names to be written.
+/// An output file that a flag names.
 struct OutputFile {
   std::string flag, path;
 };
-/// An error where two of these outputs are one file, by any name: one of them would be lost. Pipes and devices take both.
+/// An error if two outputs are the same file (also under different names), since one would be lost. Pipes and devices
+/// may be named twice.
 Result<void> notOneFile(const std::vector<OutputFile>& outputs);
-/// Whether these bytes begin a text.
+/// Whether a file that begins with these bytes is text.
 bool beginsText(std::string_view bytes);
 
-/// Writes all of a text to a descriptor; false, with errno, when that fails. Safe in a signal handler.
+/// Writes a whole text to a descriptor. False, with errno, if that fails. Safe in a signal handler.
 bool writeAll(int file, std::string_view text);
 
 }  // namespace tg

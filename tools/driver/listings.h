@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tools say about themselves: all of it derived from the tables.
+// Listings in the tools' help, all generated from the tables.
 #pragma once
 
 #include <string>
@@ -8,22 +8,22 @@
 
 namespace tg {
 
-/// --list-passes: name, stages, tool, summary, a line each.
+/// --list-passes: name, stages, tool and summary, one pass on each line.
 std::string passList();
-/// The names of the passes that an alias stands for.
+/// The names of the passes of an alias, with `between` between them.
 std::string partsOf(const PassInfo& alias, std::string_view between);
-/// --help-pass: a pass with its options, types and defaults.
+/// --help-pass: a pass with its options, their types and defaults.
 std::string passHelp(const PassInfo& pass);
-/// --list-ops: name, fusion class, kind of its gradient entry and meaning, then the counts.
+/// --list-ops: name, fusion class, kind of gradient and meaning of each op, and then the counts.
 std::string opList();
-/// `0.1.0`.
+/// For example `0.1.0`.
 std::string versionNumber();
-/// --version: the number and the kind of build.
+/// --version: the version number and the kind of build.
 std::string versionText();
-/// The word for a fusion class; "-" for an op that is never fused.
+/// The name of a fusion class; "-" for an op that is never fused.
 std::string_view fusionName(table::Fusion fusion);
 
-/// Text inside a cell of a Markdown table: a bar would end it.
+/// Escapes text for a cell of a Markdown table, which a bar would end.
 std::string cell(std::string_view text);
 
 }  // namespace tg

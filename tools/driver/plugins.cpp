@@ -13,7 +13,7 @@ namespace tg {
 
 Result<void> loadPassPlugin(const std::string& file) {
   static std::set<void*> loaded;
-  // A name without a folder would be looked for among the system's libraries.
+  // The loader would search for a name without a folder among the system's libraries.
   const std::string path = file.find('/') == std::string::npos ? "./" + file : file;
   void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!object) return fail(fmt::format("the pass plug-in cannot be loaded: {}", dlerror()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared objects with passes in them (passes/plugin.h).
+// Plug-ins: shared objects that contain passes (passes/plugin.h).
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace tg {
 
-/// Loads a plug-in and registers its passes. Loading one twice is harmless.
+/// Loads a plug-in and registers its passes. Loading it twice is harmless.
 Result<void> loadPassPlugin(const std::string& file);
 
-/// Loads all plug-ins that a command line names by --load-pass-plugin, whose passes may be flags on it.
+/// Loads all plug-ins that a command line names with --load-pass-plugin, since their passes may be flags on it.
 Result<void> loadPassPlugins(const std::vector<std::string>& args);
 
 }  // namespace tg

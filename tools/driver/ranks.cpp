@@ -30,7 +30,7 @@ bool isLaunched() {
   return false;
 }
 
-/// Where to look for the plug-in: beside this program's libraries, then by the dynamic loader.
+/// The files in which to look for the plug-in: first beside this program's libraries, then by the dynamic loader.
 std::vector<std::string> libraries() {
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);

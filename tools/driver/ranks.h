@@ -22,26 +22,28 @@ void addRankFlags(CLI::App& app, RankFlags& flags, const std::string& group);
 /// Joins the job that this process was started in. Null: it is the only rank.
 Result<std::shared_ptr<collective::Engine>> joinRanks(const RankFlags& flags);
 
-/// Collective. Switches the ranks of `model` to NCCL and opens its device, if the flags demand it, or allow it and all
-/// ranks can. 0, or an exit code after rank 0 has reported why. A note says why NVIDIA GPUs do not use NCCL.
+/// All ranks call this together. Switches the ranks of `model` to NCCL and opens its device, if the flags require it,
+/// or allow it and all ranks can. Returns 0, or an exit code after rank 0 has printed the error. If NVIDIA GPUs do not
+/// use NCCL, a note says why.
 int initGpuCollectives(const CLI::App& app, const RankFlags& flags, ModelFlags& model);
 
-/// This process's index among those of its host, from the launcher's environment.
+/// The index of this process among those on its host, from the launcher's environment.
 int localRank();
 
-/// What ranks compare before they start: a name for messages, and this rank's value.
+/// What ranks compare before they start: pairs of a name, for messages, and this rank's value.
 using RankFacts = std::vector<std::pair<std::string, std::string>>;
 
-/// Of the program, the device and the compiled module.
+/// The facts about the program, the device and the compiled module.
 RankFacts factsOf(const Session& session);
 
-/// Collective. Each rank passes its exit code so far and its error message, or its facts if the code is 0. The result is
-/// the code of the first rank that failed or whose facts differ from rank 0's; rank 0 reports it. 0: all can start.
+/// All ranks call this together. Each rank passes its exit code so far and its error message, or its facts if the code
+/// is 0. Returns the code of the first rank that failed or whose facts differ from rank 0's, which rank 0 reports; 0 if
+/// all can start.
 int compareRanks(const CLI::App& app, collective::Engine& ranks, int code, const std::string& message,
                  const RankFacts& facts);
 
-/// Ends the job after a rank's error: one message names the rank and the reason, and all processes end with the code, or
-/// with exitDevice if a rank is lost.
+/// Ends the job after an error of a rank: one message names the rank and the reason, and all processes end with `code`,
+/// or with exitDevice if a rank is lost.
 int endJob(const CLI::App& app, collective::Engine& ranks, int code, const Error& error);
 
 }  // namespace tg

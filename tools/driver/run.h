@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run as a library: one file for each verb, one row in verbs.def. Verbs have flags of their own.
+// tg-run as a library: each verb has a file, a row in verbs.def, and flags of its own.
 //
-// Exit codes: 0 ok, 1 a diagnosed failure in the input, 2 a command line that makes no sense, 3 a numeric
-// check failed, 4 the device failed, 129, 130 and 143 interrupted after a successful save.
+// Exit codes: 0 success, 1 an error in the input, 2 a wrong command line, 3 a failed numeric check, 4 a failed device;
+// 129, 130 and 143 if a signal interrupted the run and its state was saved.
 #pragma once
 
 #include <memory>
@@ -20,17 +20,18 @@ class App;
 
 namespace tg {
 
-/// The words after a verb's name.
+/// The arguments after a verb's name.
 using Arguments = std::vector<std::string>;
 
-/// One verb of tg-run. Its options are described once, on the CLI::App; the command line, --help, the man
-/// pages, shell completion and docs/tg-run.md all come from there.
+/// One verb of tg-run. Its options are described once, on the CLI::App, from which the command line, --help, the man
+/// pages, shell completion and docs/tg-run.md are all made.
 class Verb {
  public:
   virtual ~Verb() = default;
-  /// Adds the options, which write into this object.
+  /// Defines the options, which are stored in this object.
   virtual void describe(CLI::App& app) = 0;
-  /// Runs with the options parsed; `args` are the words as typed. Returns the exit code after printing why.
+  /// Runs the verb after its options have been parsed; `args` are the words as typed. Returns the exit code, after
+  /// printing any error.
   virtual int run(CLI::App& app, const Arguments& args) = 0;
 };
 
@@ -38,17 +39,17 @@ struct VerbInfo {
   std::string_view name, summary;
   std::unique_ptr<Verb> (*make)();
 };
-/// The rows of verbs.def.
+/// The verbs in verbs.def.
 std::span<const VerbInfo> verbs();
 
-/// A verb with its options described.
+/// A verb with its options defined.
 struct OpenVerb {
   std::unique_ptr<CLI::App> app;
   std::unique_ptr<Verb> verb;
 };
 OpenVerb openVerb(const VerbInfo& info);
 
-/// The target of the device that `auto` chooses: what tg-opt's `--target=auto` stands for.
+/// The target of the device that `auto` chooses, used for tg-opt's `--target=auto`.
 Result<Target> deviceTarget();
 
 }  // namespace tg

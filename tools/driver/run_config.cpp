@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // as some editors write it
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors write it
 
 std::string absolutePath(const std::string& path) {
   std::error_code error;
@@ -28,7 +28,8 @@ std::string absolutePath(const std::string& path) {
   return error || path.empty() ? path : full.lexically_normal().string();
 }
 
-/// `x=@x.npy,y=?x4xf32=@y.bin/255`, `text:FILE`, `tokens:a.bin,shards/*.bin`, with train= or val= in front.
+/// Makes paths absolute in bindings such as `x=@x.npy,y=?x4xf32=@y.bin/255`, `text:FILE`, `tokens:a.bin,shards/*.bin`,
+/// also after train= or val=.
 std::string absoluteBindings(const std::string& text) {
   for (const char* role : {"train=", "val="})
     if (text.starts_with(role)) return role + absoluteBindings(text.substr(std::string_view(role).size()));
@@ -56,7 +57,7 @@ bool isPlain(const std::string& value) {
   return status == std::errc() && at == end && digit && std::isfinite(number);
 }
 
-/// A basic string of TOML.
+/// A value as a basic string of TOML.
 std::string quoted(const std::string& value) {
   std::string out = "\"";
   for (const char c : value) {
@@ -77,7 +78,7 @@ std::string quoted(const std::string& value) {
 
 std::string valueText(const std::string& value) { return isPlain(value) ? value : quoted(value); }
 
-/// Reads the text of one file from its front.
+/// Parses the text of a config file from front to back.
 class ConfigReader {
  public:
   ConfigReader(std::string_view text, const std::string& where) : text_(text), where_(where) {}
@@ -116,7 +117,7 @@ class ConfigReader {
   void skipBlanks() {
     while (peek() == ' ' || peek() == '\t' || peek() == '\r') ++at_;
   }
-  /// TOML has no control characters but blanks and line breaks.
+  /// TOML allows no control characters except blanks and line breaks.
   static bool isControl(char c) {
     return (static_cast<unsigned char>(c) < 0x20 &&
             std::string_view("\t\r\n").find(c) == std::string_view::npos) ||
@@ -132,7 +133,7 @@ class ConfigReader {
     if (peek() == '#')
       while (!atEnd() && peek() != '\n') ++at_;
   }
-  /// Blank lines and comments; whether anything follows.
+  /// Skips blank lines and comments. Returns whether anything follows.
   bool skipLines() {
     while (true) {
       skipBlanks();
@@ -203,7 +204,7 @@ class ConfigReader {
     }
     return wrong("the quotes are not closed");
   }
-  /// Leaves the place at the last character of the escape.
+  /// Leaves the position at the last character of the escape.
   Result<void> escape(std::string& out) {
     static constexpr std::string_view kNames = "btnfr\"\\", kMeant = "\b\t\n\f\r\"\\";
     ++at_;
@@ -245,7 +246,7 @@ class ConfigReader {
   int line_ = 1;
 };
 
-/// CLI11's own reader ends a value at '#' and knows no escapes.
+/// Replaces CLI11's own reader, which ends a value at '#' and knows no escapes.
 class RunConfigFormat : public CLI::Config {
  public:
   explicit RunConfigFormat(const CLI::App& app) : app_(app) {}
@@ -272,7 +273,7 @@ class RunConfigFormat : public CLI::Config {
     }
     return out;
   }
-  /// Whether the file gave an option its value.
+  /// Whether the file set an option.
   bool gave(const std::string& option) const { return taken_.contains(option); }
 
  private:
@@ -307,7 +308,7 @@ std::string fromAnyFolder(const std::string& option, const std::string& value) {
   if (option == "data" || option == "set") return absoluteBindings(value);
   if (option == "target")
     return value.find('/') == std::string::npos && !value.ends_with(".json") ? value : absolutePath(value);
-  // A FILE that is none is the name of a model.
+  // A FILE that does not exist is the name of a model.
   std::error_code error;
   const bool word = value == "-" || (option == "tuning" && value == "auto") ||
                     (option == "FILE" && !fs::exists(value, error));
@@ -325,7 +326,7 @@ std::string configText(const CLI::App& app, const std::string& model) {
     const bool list = option->results().size() > 1;
     text += fmt::format("{}={}{}{}\n", name, list ? "[" : "", values, list ? "]" : "");
   }
-  // A model on standard input may be typed as nothing at all.
+  // A model on standard input may be given without FILE.
   if (app.count("FILE") == 0) text = fmt::format("FILE={}\n", quoted(model)) + text;
   return text;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.toml of a run: options as text, both ways, from any folder.
+// Reads and writes config.toml, a run's options as text that is valid in any folder.
 #pragma once
 
 #include <string>
@@ -12,30 +12,30 @@
 
 namespace tg {
 
-/// An option's value with every path in it absolute, so that it means the same in any folder. `option` is the
-/// name without dashes; values of options that hold no path stay as they are.
+/// An option's value with all paths in it made absolute, so that it means the same in any folder. `option` is the name
+/// without dashes. Values of options without paths are unchanged.
 std::string fromAnyFolder(const std::string& option, const std::string& value);
 
-/// The options of `app` that were given, in the order of --help, a line each; without --run-dir, since the
-/// text stands in that folder. `model` takes the place of a FILE that came on standard input.
+/// The options of `app` that were given, one on each line, in the order of --help. --run-dir is left out, since the
+/// text is stored in that folder. `model` replaces a FILE that came from standard input.
 std::string configText(const CLI::App& app, const std::string& model);
 
-/// A key of config.toml and its value or values.
+/// A key of config.toml with its value or values.
 struct ConfigEntry {
   std::string key;
   std::vector<std::string> values;
   int line = 0;
 };
-/// Reads `key = value` lines of TOML: strings in both quotes, numbers, true and false, lists of these. Errors, which
-/// include a key that stands twice, name `where` and the line.
+/// Parses lines `key = value` of TOML: strings in either kind of quotes, numbers, true and false, and lists of these. A
+/// repeated key is an error. Errors name `where` and the line.
 Result<std::vector<ConfigEntry>> parseConfig(std::string_view text, const std::string& where);
 
-/// Makes --config of `app` read files by `parseConfig`. An option that was typed wins, also over those in the
-/// file that it excludes.
+/// Makes --config of `app` read files with `parseConfig`. Options on the command line override those in the file, also
+/// those that they exclude.
 void useRunConfig(CLI::App& app);
 
-/// `c.toml: ` where a message begins with an option, `--lr=nan: …`, whose value stands in the file of --config; ""
-/// otherwise.
+/// A prefix for a message that begins with an option, such as `--lr=nan: …`: `c.toml: ` if the option's value is from
+/// the file of --config, otherwise "".
 std::string configOf(const CLI::App& app, std::string_view message);
 
 }  // namespace tg

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run devices: what there is to run on, and what the compiler knows about it.
+// tg-run devices: lists the devices and what the compiler knows about each.
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --set-dim: other extents of the axes that a module names.
+// Implements --set-dim: changes the extents of axes that a module names.
 #include <charconv>
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 
 namespace tg {
 
-/// The parts of `time=256`.
+/// Splits a text such as `time=256`.
 static Result<std::pair<std::string, int64_t>> namedExtent(const std::string& text) {
   const size_t equals = std::min(text.find('='), text.size());
   const char *begin = text.data() + std::min(equals + 1, text.size()), *end = text.data() + text.size();

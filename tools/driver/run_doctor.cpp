@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run doctor: whether a module fits a device, and which limit it is that it exceeds.
+// tg-run doctor: checks whether a module fits a device, and names the limits that it exceeds.
 #include <cstdio>
 #include <optional>
 
@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What a module is judged against.
+/// The device or target that a module is checked against.
 struct Patient {
   Target target;
   DeviceMemory memory;
@@ -31,7 +31,7 @@ struct Patient {
   std::optional<vulkan::DeviceInfo> device = {};
 };
 
-/// A target's JSON, or an entry of `tg-run devices --json`, which knows the memory too.
+/// Reads the JSON of a target, or of an entry of `tg-run devices --json`, which also has the memory.
 Result<Patient> patientOfJson(const std::string& text, const std::string& file) {
   Json json = Json::parse(text, nullptr, false);
   if (json.is_array() && json.size() == 1) json = Json(json[0]);

@@ -13,9 +13,9 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<TrainControl
               "signal handlers touch them");
 std::atomic<TrainControl*> control = nullptr;
 std::atomic<int> signalled = 0;
-struct sigaction hangup = {};  ///< what SIGHUP did before
+struct sigaction hangup = {};  ///< the previous action of SIGHUP
 
-/// The second signal. A checkpoint that is being written is worth waiting for: the run ends behind it.
+/// The second signal. If a checkpoint is being written, the run ends after it.
 void endAtOnce(int signal) {
   if (TrainControl* asked = control; asked && asked->saving) {
     asked->atOnce = true;
@@ -27,14 +27,14 @@ void endAtOnce(int signal) {
 
 void askToStop(int signal) {
   signalled = signal;
-  // Whichever comes next: people send INT, and services TERM after it.
+  // Install it for both: people send INT first, and services send TERM after it.
   for (int next : {SIGINT, SIGTERM}) std::signal(next, endAtOnce);
   if (TrainControl* asked = control) asked->stop = true;
-  // A second signal ends the process at once, so the line is cleared now.
+  // A second signal ends the process at once, so clear the line now.
   constexpr char kClear[] = "\r\x1b[K";
   if (TrainSignals::barStands.exchange(false)) (void)!::write(STDERR_FILENO, kClear, sizeof kClear - 1);
 }
-/// The terminal is gone. That is told more than once, by the system and by the shell, so it is never a second signal.
+/// The terminal is gone. Both the system and the shell may send this signal, so a repeated one is not a second request.
 void askToStopOnce(int signal) {
   if (!signalled) askToStop(signal);
 }
@@ -51,7 +51,7 @@ void TrainSignals::expectCheckpoints() { std::signal(SIGUSR1, SIG_IGN); }
 TrainSignals::TrainSignals(TrainControl& asked) {
   control = &asked;
   for (int signal : {SIGINT, SIGTERM}) std::signal(signal, askToStop);
-  // Unlike those of std::signal, these stay after the first.
+  // Handlers of sigaction stay installed after the first signal, unlike those of std::signal.
   struct sigaction action = {};
   action.sa_flags = SA_RESTART;
   action.sa_handler = askForCheckpoint;

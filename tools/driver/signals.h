@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person may ask of a running training through signals.
+// Signals with which a user controls a running training.
 #pragma once
 
 #include <atomic>
@@ -8,20 +8,21 @@
 
 namespace tg {
 
-/// While alive: the first SIGINT or SIGTERM asks the control to stop; the next, whichever it is, ends the
-/// process at once, or behind the checkpoint that is being written. SIGHUP asks to stop too, unless it is ignored,
-/// as under nohup. SIGUSR1 asks for a checkpoint. One at a time.
+/// While this exists: the first SIGINT or SIGTERM asks the control to stop. The next of either ends the process at
+/// once, or after the checkpoint that is being written. SIGHUP also asks to stop, unless it is ignored, as under nohup.
+/// SIGUSR1 asks for a checkpoint. Only one object may exist at a time.
 class TrainSignals {
  public:
   explicit TrainSignals(TrainControl& control);
   ~TrainSignals();
   TrainSignals(const TrainSignals&) = delete;
   TrainSignals& operator=(const TrainSignals&) = delete;
-  /// SIGUSR1 ends no process that trains sooner or later: before the first step and behind the last it does nothing.
+  /// Makes SIGUSR1 harmless before the first step and after the last: it then does nothing, instead of ending the
+  /// process.
   static void expectCheckpoints();
-  /// The signal that asked to stop; 0 when none did.
+  /// The signal that asked to stop; 0 if there was none.
   static int stoppedBy();
-  /// Whether a bar stands on standard error: a signal that ends the process or asks it to clears the line.
+  /// Whether standard error shows a progress bar: a signal that stops or ends the process clears that line.
   static std::atomic<bool> barStands;
 };
 

@@ -20,9 +20,9 @@ namespace tg {
 
 namespace {
 
-int outputError = 0;  ///< errno of the first write to standard output that failed
+int outputError = 0;  ///< errno of the first failed write to standard output
 
-// Both say that all was written: a stream in its error state makes fmt::print throw, wherever that happens.
+// Both write functions report success: if a stream is in its error state, fmt::print throws wherever it is called.
 ssize_t writeOutputStream(void*, const char* text, size_t size) {
   if (!outputError && !writeAll(STDOUT_FILENO, {text, size})) outputError = errno;
   return static_cast<ssize_t>(size);
@@ -32,7 +32,7 @@ ssize_t writeErrorStream(void*, const char* text, size_t size) {
   return static_cast<ssize_t>(size);
 }
 
-/// A stream over `write` that is buffered as the one it takes the place of, or that one.
+/// A stream that writes through `write` with the buffering of `stream`; `stream` itself on failure.
 FILE* streamOver(FILE* stream, ssize_t (*write)(void*, const char*, size_t), int buffering) {
   cookie_io_functions_t functions{};
   functions.write = write;
@@ -46,11 +46,11 @@ void openStreams() {
   static bool open = false;
   if (open) return;
   open = true;
-  // A closed one would be the number of the next file that is opened, which messages would then go to.
+  // If one of them were closed, the next file to be opened would get its number, and messages would go to that file.
   for (int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(file, F_GETFD) < 0 && errno == EBADF)
       (void)::open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-  // A reader that is gone, and a file that may grow no further, are errors of the write and not the end of the process.
+  // If a reader is gone, or a file may not grow further, the write must fail instead of ending the process.
   for (int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   stdout = streamOver(stdout, writeOutputStream, ::isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
   stderr = streamOver(stderr, writeErrorStream, _IONBF);
@@ -66,9 +66,9 @@ int guarded(const std::string& tool, const std::function<int()>& body) {
     return body();
   } catch (const std::bad_alloc&) {
     return failed(tool, "out of memory");
-  } catch (const std::length_error&) {  // a container's size beyond any memory
+  } catch (const std::length_error&) {  // the size of a container exceeds any memory
     return failed(tool, "out of memory");
-  } catch (const std::system_error& error) {  // such as a thread that cannot be started
+  } catch (const std::system_error& error) {  // for example, a thread that cannot be started
     return failed(tool, error.what());
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standard output and standard error of the tools, and what becomes of errors nobody has handled.
+// Standard output and standard error of the tools, and the handling of uncaught errors.
 #pragma once
 
 #include <functional>
@@ -7,14 +7,15 @@
 
 namespace tg {
 
-/// Runs a tool's `body` and returns its exit code. Errors begin with `tool` as it is by then: a verb may have been added.
+/// Runs a tool's `body` and returns its exit code. Error messages begin with the value of `tool` at that time, to which
+/// a verb may have been added.
 ///
-/// Standard error that cannot be written (closed, a full disk, a reader that is gone) is passed over.
-/// Standard output that cannot be written makes the exit code 1 and is told once; where its reader is gone,
-/// as in `tg-run inspect RUN | head`, it is the code alone. Memory that runs out is one error.
+/// Failures to write standard error (closed, a full disk, a reader that is gone) are ignored. A failure to write
+/// standard output makes the exit code 1 and is reported once; if its reader is gone, as in `tg-run inspect RUN |
+/// head`, only the exit code says so. Running out of memory is reported as an error.
 int runTool(const std::string& tool, const std::function<int()>& body);
 
-/// Why standard output cannot be written any more; "" while it can.
+/// The reason why standard output cannot be written any more; "" while it can.
 std::string lostOutput();
 
 }  // namespace tg

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cells of the tables that verbs print.
+// Helpers for cells of the tables that verbs print.
 #pragma once
 
 #include <string>
 
 namespace tg {
 
-/// In the place of a column or lines of what a driver tells of kernels.
+/// Shown instead of a column or of lines with the driver's statistics on kernels.
 inline constexpr const char* kNoStatistics = "the driver tells no statistics of kernels";
 
-/// At most `width` characters; a `~` at the end says that there were more.
+/// At most `width` characters; a `~` at the end marks text that was cut.
 inline std::string cut(const std::string& text, size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 1) + "~";
 }

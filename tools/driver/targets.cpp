@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Targets on the command line: names stay, files and `auto` become data before any pass runs.
+// Targets on the command line: names are kept, but files and `auto` are replaced by data before any pass runs.
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ Result<void> checkPipeline(const std::string& text) {
   return {};
 }
 
-/// JSON on one line: an option's text stands in pipelines and in the comment of a reproducer.
+/// JSON on one line, because an option's text is part of pipelines and of the comment of a reproducer.
 static std::string onOneLine(const std::string& json) {
   std::string out;
   bool indent = false;

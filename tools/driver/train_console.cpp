@@ -22,8 +22,8 @@ namespace tg {
 
 namespace {
 
-constexpr double kPageSeconds = 5;    // between two pages of a running training, at least
-constexpr double kPageShare = 0.005;  // of the time may go into pages
+constexpr double kPageSeconds = 5;    // least time between two pages of a running training
+constexpr double kPageShare = 0.005;  // largest fraction of the time to spend on pages
 constexpr auto kBarEvery = std::chrono::milliseconds(100);
 constexpr size_t kBarWidth = 24, kBarLeast = 4;  // columns between its ends
 
@@ -35,13 +35,13 @@ double secondsBetween(std::chrono::steady_clock::time_point from, std::chrono::s
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// Bars are for people at a terminal; logs and CI get lines.
+/// Progress bars are for terminals; logs and CI get lines.
 bool wantsBar(const std::string& progress) {
   if (progress != "auto") return progress == "bar";
   return ::isatty(STDERR_FILENO) && !std::getenv("CI");
 }
 
-/// Columns that a bar may take: a full last one would make some terminals begin a new line.
+/// The columns that a bar may use. The last column stays free, because some terminals begin a new line after it.
 size_t barColumns() {
   winsize size = {};
   const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
@@ -88,10 +88,10 @@ TrainConsole::~TrainConsole() {
 void TrainConsole::line(const std::string& text) {
   eraseBar();
   if (!flags_.quiet) fmt::print("{}\n", text);
-  // Nobody can follow the run any more; what it has learned is kept.
+  // Nobody can follow the run any more, so stop it; its progress is saved.
   if (!lostOutput().empty() && control_) control_->stop = true;
   if (!log_) return;
-  // A file for people: a full disk is told where a checkpoint cannot be written.
+  // Errors of the log are ignored: a full disk is reported when a checkpoint cannot be written.
   std::fputs((text + "\n").c_str(), log_);
   std::fflush(log_);
 }
@@ -161,7 +161,7 @@ Result<void> TrainConsole::recordStep(const StepResult& step, double millisecond
 Result<void> TrainConsole::show(const StepResult& step) {
   const TrainerOptions& options = training_.options;
   const bool first = step.step == first_ + options.stride;
-  // Rows are those of a run that was never stopped; a line also tells that a resumed one goes on.
+  // The rows are the same as in a run that was never stopped. A line is also printed when a resumed run begins.
   const bool recorded =
       step.step == options.stride || options.due(step.step, flags_.logEvery) || step.step == options.steps;
   if (bar_) drawBar(step);
@@ -173,7 +173,7 @@ Result<void> TrainConsole::show(const StepResult& step) {
                 static_cast<double>(options.stride) / seconds;
   if (lines_) line(stepLine(step, milliseconds, rate));
   if (recorded) TG_CHECK(recordStep(step, milliseconds, rate));
-  // The first step pays for what drivers do once, so the time left is told from those after it.
+  // The first step includes one-time work of drivers, so the remaining time is estimated from later steps.
   if (first) afterFirst_ = Clock::now();
   refreshPage(false);
   logged_ = Clock::now();
@@ -191,12 +191,12 @@ Result<void> TrainConsole::makeUp() {
   return owed && samplesAt(first_) ? sample(first_) : Result<void>();
 }
 
-/// A text by the model as it is now. Its time is no step's.
+/// Generates a text with the current model. Its time does not count for any step.
 Result<void> TrainConsole::sample(int64_t step) {
   Sampler& sampler = *training_.sampler;
   std::string text;
   int64_t tokens = 0;
-  // Who asks the run to stop does not wait for the rest of a text.
+  // If the run is asked to stop, it does not wait for the rest of a text.
   TG_CHECK(sampler.run([&](const std::string& more) {
     text += more;
     ++tokens;
@@ -242,7 +242,7 @@ void TrainConsole::drawBar(const StepResult& step) {
   int64_t total = std::max<int64_t>(training_.options.steps, 1);
   std::string text = fmt::format("{}/{} | loss {:.4f} | eta {}", step.step, training_.options.steps,
                                  step.loss, duration(secondsLeft(step.step)));
-  // What is left of the line is the bar's, and a narrow one goes without.
+  // The bar gets the rest of the line; if that is too narrow, there is none.
   const size_t columns = barColumns();
   if (text.size() + kBarLeast + 3 <= columns) {
     const size_t width = std::min(kBarWidth, columns - text.size() - 3);
@@ -250,7 +250,7 @@ void TrainConsole::drawBar(const StepResult& step) {
     text = fmt::format("[{:<{}}] {}", std::string(filled, '='), width, text);
   }
   if (text.size() > columns) text.resize(columns);
-  // Not after a signal, which may be followed by one that ends the process with the bar on its line.
+  // Not after a signal: a second one may end the process and leave the bar on its line.
   if (TrainSignals::stoppedBy()) return;
   TrainSignals::barStands = true;
   fmt::print(stderr, "\r\x1b[K{}", text);
@@ -265,15 +265,15 @@ void TrainConsole::eraseBar() {
   drawn_ = false;
 }
 
-/// The page is made from the run's files, so it may be late but is never wrong. It is there to be looked at:
-/// what keeps it from being made does not end the run.
+/// Writes the run's page. It is made from the run's files, so it may be late but is never wrong. If it cannot be
+/// written, the run goes on.
 void TrainConsole::refreshPage(bool now) {
   const std::string& dir = training_.options.runDir;
   if (dir.empty()) return;
   auto begin = Clock::now();
   double pause = std::max(kPageSeconds, pageSeconds_ / kPageShare);
   if (!now && secondsBetween(pageAt_, begin) < pause) return;
-  // A page comes with a line, so lines that are far apart, or an evaluation between two, make it late.
+  // A page is written together with a line, so distant lines, or an evaluation between two of them, delay it.
   std::optional<double> due;
   if (!now) due = std::max(pause, secondsBetween(pageAt_, begin));
   auto written = writeRunPage(dir, due);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tg-run train shows and writes while it trains: lines, a bar, log.txt, metrics, the run's page.
+// The output of tg-run train during training: lines, a progress bar, log.txt, metrics, and the run's page.
 #pragma once
 
 #include <chrono>
@@ -17,21 +17,21 @@ namespace tg {
 
 class TrainConsole : public TrainObserver {
  public:
-  /// `training` outlives the console. Opens log.txt and the metrics where the run has a folder.
+  /// Opens log.txt and the metrics if the run has a folder. `training` must outlive the console.
   static Result<std::unique_ptr<TrainConsole>> open(const TrainFlags& flags, const OpenTraining& training);
   ~TrainConsole() override;
 
-  /// A line on standard output and in log.txt.
+  /// Prints a line on standard output and in log.txt.
   void line(const std::string& text);
   void header(const ModelFlags& model);
-  /// Takes the bar away, before others write to the terminal.
+  /// Removes the progress bar, before something else writes to the terminal.
   void eraseBar();
-  /// After the last step: what is still buffered, and the page. `running` says whether the run may go on.
+  /// Called after the last step: writes what is still buffered, and the page.
   Result<void> finish();
 
-  /// `control` is asked to stop when standard output cannot be written any more.
+  /// The console asks `control` to stop if standard output cannot be written any more.
   void begin(const Trainer& trainer, TrainControl& control);
-  /// Before the first step, the text that a stop broke off.
+  /// Before the first step: generates the text that a stop interrupted.
   Result<void> makeUp();
   bool wantsSession(int64_t step) const override { return samplesAt(step); }
   Result<void> onStep(const StepResult& step) override;
@@ -64,12 +64,12 @@ class TrainConsole : public TrainObserver {
   bool lines_ = true, bar_ = false, drawn_ = false;
   int64_t first_ = 0, loggedStep_ = 0;
   Clock::time_point start_, logged_, afterFirst_, barAt_, pageAt_;
-  double waited_ = 0;       ///< seconds for checkpoints since the last row
-  double pageSeconds_ = 0;  ///< what the last page took
+  double waited_ = 0;       ///< seconds of waiting for checkpoints since the last row
+  double pageSeconds_ = 0;  ///< seconds that the last page took
   bool pageFailed_ = false;
 };
 
-/// `0:01:05`
+/// For example `0:01:05`.
 std::string duration(double seconds);
 
 }  // namespace tg

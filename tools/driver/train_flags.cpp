@@ -100,7 +100,7 @@ Result<Interval> parseInterval(const std::string& flag, const std::string& text)
         fmt::format("{} is '{}': expected steps such as 500, or a time such as 90s, 10m or 2h", flag, text));
   };
   if (status != std::errc()) return wrong();
-  if (at == end) {  // a number alone is steps, also as 1e3
+  if (at == end) {  // a plain number means steps, also if written as 1e3
     if (!(steps >= 1 && steps < 0x1p53) || steps != std::floor(steps)) return wrong();
     out.steps = static_cast<int64_t>(steps);
     return out;

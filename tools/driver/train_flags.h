@@ -18,8 +18,8 @@ struct TrainFlags {
   double valFraction = 0;
   bool noShuffle = false;
   // Length.
-  int64_t steps = 0, epochs = 0;  ///< 0 where not given
-  int64_t microBatch = 0;         ///< rows of the batch that run at once; 0 is all
+  int64_t steps = 0, epochs = 0;  ///< 0 if not given
+  int64_t microBatch = 0;         ///< rows of the batch to run at once; 0 means all
   std::string maxTime;
   // Looking.
   int64_t logEvery = 10, evalEvery = 0, evalBatches = 0;
@@ -41,21 +41,21 @@ struct TrainFlags {
 
 void addTrainFlags(CLI::App& app, TrainFlags& flags);
 
-/// `--ckpt-every`: a number of steps or a time. Exactly one of the two is above 0.
+/// The value of `--ckpt-every`: a number of steps or a time. Exactly one of the two is above 0.
 struct Interval {
   int64_t steps = 0;
   double seconds = 0;
 };
-/// `100`, `90s`, `10m`, `2h`; a plain number is steps. Errors name the flag.
+/// Parses `100`, `90s`, `10m` or `2h`; a plain number means steps. Errors name the flag.
 Result<Interval> parseInterval(const std::string& flag, const std::string& text);
-/// The same without steps: a plain number is seconds.
+/// The same for times only: a plain number means seconds.
 Result<double> parseDuration(const std::string& flag, const std::string& text);
 
-/// `--data` taken apart.
+/// The parsed value of `--data`.
 struct DataFlags {
   std::string train, val;
 };
-/// `x=@x.npy`, or `train=x=@x.npy` and `val=x=@v.npy` in any order; two sources for one role are an error.
+/// Parses `x=@x.npy`, or `train=x=@x.npy` and `val=x=@v.npy` in either order. Two sources for one role are an error.
 Result<DataFlags> parseData(const std::vector<std::string>& data);
 
 }  // namespace tg

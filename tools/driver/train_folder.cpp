@@ -26,12 +26,12 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// Synced and renamed as checkpoints are, so that a loss of power leaves it whole or not there.
+/// Writes a file, synced and renamed as checkpoints are, so that a power failure leaves it complete or absent.
 Result<void> writeText(const std::string& path, const std::string& text) {
   return writeFile(path, std::as_bytes(std::span(text)));
 }
 
-/// The checkpoint that a path to a run or to one of its checkpoints means; none where the run has none.
+/// The checkpoint for a path to a run or to one of its checkpoints; none if the run has none.
 Result<std::optional<OpenCheckpoint>> checkpointOf(const std::string& path, std::vector<std::string>& notes) {
   std::string chosen = path;
   if (runOf(path) == path) {
@@ -51,14 +51,14 @@ Result<std::optional<OpenCheckpoint>> checkpointOf(const std::string& path, std:
   return std::optional(std::move(checkpoint));
 }
 
-/// The k-th name for a run that was given none.
+/// The k-th default name, for a run without a given name.
 std::string defaultName(const ModelFlags& model, int number) {
   const std::string stem = model.file == "-" ? "stdin" : fs::path(model.file).stem().string();
   const std::string first = fmt::format("runs/{}-{}", stem, model.seed);
   return number == 1 ? first : fmt::format("{}-{}", first, number);
 }
 
-/// Whether something is at a path; an error where that cannot be told.
+/// Whether something exists at a path; an error if that cannot be determined.
 Result<bool> isThere(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -66,8 +66,7 @@ Result<bool> isThere(const std::string& path) {
   return fs::exists(status);
 }
 
-/// Whether a run is in the folder that may start anew there, since it was stopped before its first
-/// checkpoint.
+/// Whether the folder contains a run that was stopped before its first checkpoint, so that a new run may start in it.
 Result<bool> startsAnew(const std::string& dir) {
   TG_TRY(const bool begun, isThere(RunDir{dir}.config()));
   if (!begun) return false;
@@ -81,7 +80,7 @@ Error cannotMake(const std::string& dir, const std::error_code& error) {
   return fail(fmt::format("cannot make the run's folder {}: {}", dir, error.message()));
 }
 
-/// A new folder by the first free default name. Of several starts at the same time, each makes its own.
+/// Creates a new folder with the first free default name. If several runs start at once, each creates its own.
 Result<std::string> makeDefault(const ModelFlags& model) {
   std::error_code error;
   fs::create_directories("runs", error);
@@ -92,7 +91,7 @@ Result<std::string> makeDefault(const ModelFlags& model) {
   }
 }
 
-/// What a run left that was stopped before its first checkpoint is kept under other names.
+/// Renames the files of a run that was stopped before its first checkpoint, to keep them.
 Result<void> clearRun(OpenTraining& training) {
   const RunDir dir{training.options.runDir};
   training.notes.push_back(
@@ -124,7 +123,7 @@ Result<void> claim(const ModelFlags& model, const TrainFlags& flags, OpenTrainin
   return anew ? clearRun(training) : Result<void>();
 }
 
-/// Later checkpoints than the one that is gone on from would count as the newest.
+/// Moves checkpoints later than the one to resume from aside, as they would count as the newest.
 Result<void> moveLaterAside(OpenTraining& training) {
   TG_TRY(std::vector<std::string> moved, supersedeAfter(training.options.runDir, training.resumedStep));
   for (const std::string& path : moved)
@@ -134,7 +133,7 @@ Result<void> moveLaterAside(OpenTraining& training) {
   return {};
 }
 
-/// env.json as the run's first part wrote it; nothing where it is not there or damaged, which a warning says.
+/// The env.json of the run's first part. Nothing if it is missing or damaged; a warning says so.
 Result<Json> earlierEnv(OpenTraining& training) {
   const std::string file = RunDir{training.options.runDir}.env();
   std::error_code error;
@@ -148,7 +147,8 @@ Result<Json> earlierEnv(OpenTraining& training) {
   return Json();
 }
 
-/// A folder or pipe where a file goes that is only looked at stops no run.
+/// Moves a folder or pipe aside that has the name of a file that is only for reading by people, so that it does not
+/// stop the run.
 Result<void> moveOthersAside(OpenTraining& training) {
   const RunDir dir{training.options.runDir};
   std::error_code error;
@@ -298,7 +298,7 @@ Result<void> takeRunDir(const CLI::App& app, const std::string& command, const M
   std::error_code error;
   const std::string source = fs::absolute(dir.model(), error).lexically_normal().string();
   const RunHashes hashes{training.state.moduleHash, training.state.finalHash};
-  // What --memory chose is what a resumed run goes on with.
+  // A resumed run keeps what --memory chose.
   const std::string chosen =
       training.microBatch ? fmt::format("micro-batch={}\n", training.microBatch) : std::string();
   return writeText(dir.config(), formatConfig(hashes, configText(app, source) + chosen));

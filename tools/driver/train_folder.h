@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a run as tg-run train takes it: a new one, one that is gone on with, or one to start anew in.
+// The folder of a run for tg-run train: a new one, one to resume, or one in which to start again.
 #pragma once
 
 #include <map>
@@ -10,32 +10,31 @@
 
 namespace tg {
 
-/// The options as typed, or in a file that --config names, by name without dashes.
+/// The options on the command line, or in a file of --config, by name without dashes.
 using TypedOptions = std::map<std::string, std::vector<std::string>>;
 TypedOptions typedOptions(const CLI::App& app);
-/// The words of a command line with the run's own options, over which those typed win.
+/// The arguments of a command line that has the run's own options, overridden by those that were typed.
 Arguments overRunConfig(const std::string& run, const TypedOptions& typed);
 
-/// What --resume names: a run's folder or one of its checkpoints. "" where nothing is gone on with: without
-/// --resume, and for `auto` where no run is.
+/// The run to resume: the folder, or the checkpoint in it, that --resume names. "" to start a new run: without
+/// --resume, or for `auto` if there is no run.
 Result<std::string> resumedRun(const TrainFlags& flags);
 
-/// Locks the run's folder, unless for a dry run or a rank that does not write there, and reads the checkpoint to go on from; none where the run
-/// was stopped before its first one. Compares the files it goes on with with their hashes.
+/// Locks the run's folder, except for a dry run or on a rank that does not write there, and reads the checkpoint to
+/// resume from; there is none if the run was stopped before its first one. Compares the run's files with their hashes.
 Result<void> lockRun(const std::string& resume, const TrainFlags& flags, bool takesLock, OpenTraining& out);
 
-/// Options that are fixed when a run starts: an error where one was typed with another value than the run
-/// has.
+/// Checks options that are fixed when a run starts: an error if one was typed with a value other than the run's.
 Result<void> checkTyped(const std::string& run, const TypedOptions& typed);
 
-/// Where a fresh run will be kept, for --dry-run and before anything is compiled; an error where there is a
-/// run with checkpoints already. "" keeps nothing.
+/// The folder for a new run, for --dry-run and before anything is compiled. An error if it already contains a run with
+/// checkpoints. "" means that nothing is saved.
 Result<std::string> freshRunDir(const ModelFlags& model, const TrainFlags& flags);
 
-/// Takes the run's folder and makes all in it that training starts from: model.tgir, module.spirv.tgir,
-/// env.json, plan.json, and config.toml last, without which no run is there. A fresh run gets a folder that
-/// nobody else has, locked before the first write; in one that is gone on with, later checkpoints are moved
-/// aside and config.toml gets the options of this part.
+/// Takes the run's folder and writes all files from which training starts: model.tgir, module.spirv.tgir, env.json,
+/// plan.json, and last config.toml, without which the folder is not a run. A new run gets a folder that nobody else
+/// uses, locked before the first write. In a resumed one, later checkpoints are moved aside, and config.toml gets the
+/// options of this part.
 Result<void> takeRunDir(const CLI::App& app, const std::string& command, const ModelFlags& model,
                         const TrainFlags& flags, OpenTraining& training);
 
