@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flow of one invocation: read, split, run the pipeline over each section, compare or print.
+// One invocation of tg-opt or a pass tool: read the input, split it, run the pipeline on each section, compare or
+// print.
 #include <chrono>
 #include <cstdio>
 
@@ -16,7 +17,7 @@ namespace tg {
 
 namespace {
 
-// More than these say no more: the first errors of a garbled file are the useful ones.
+// Print at most this many errors: in a garbled file only the first ones are useful.
 constexpr size_t kMostErrors = 20;
 constexpr std::string_view kSplitMark = "// -----";
 
@@ -25,7 +26,7 @@ double millisecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-/// Each error begins with its place, or with the tool's name where it has none.
+/// Prints an error. It begins with its place, or with the tool's name if it has none.
 void show(const std::string& tool, const Error& error) {
   size_t count = 0;
   for (const Diagnostic& diagnostic : error.diagnostics()) {
@@ -37,8 +38,8 @@ void show(const std::string& tool, const Error& error) {
     fmt::print(stderr, "note: {} more errors are not shown\n", error.diagnostics().size() - kMostErrors);
 }
 
-/// The sections between marks. Each starts with the newlines of all before it, so that its lines keep
-/// their numbers in the file.
+/// Splits a text at its marks. Each section begins with as many newlines as precede it, so that its lines keep their
+/// numbers in the file.
 std::vector<std::string> sectionsOf(const std::string& text, bool split) {
   if (!split) return {text};
   std::vector<std::string> out(1);
@@ -58,7 +59,7 @@ std::vector<std::string> sectionsOf(const std::string& text, bool split) {
 
 bool isBlank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
 
-/// `tg-crash-<hash of the input>.tgir`, so that two failures do not overwrite each other.
+/// The file name `tg-crash-<hash of the input>.tgir`; the hash keeps two failures from overwriting each other.
 std::string reproducerPath(const Command& command, const std::string& text) {
   if (command.reproducer == "none") return "";
   if (!command.reproducer.empty()) return command.reproducer;
@@ -137,7 +138,7 @@ Result<std::string> Invocation::process(const std::string& text, int section,
   return out;
 }
 
-// Whether the section did what it should: succeed, or fail exactly as its comments say.
+// Returns whether the section behaved as expected: it succeeded, or failed exactly as its comments say.
 bool Invocation::runSection(const std::string& text, int section) {
   if (!command_.verifyDiagnostics) {
     auto done = process(text, section,
@@ -188,12 +189,13 @@ int Invocation::run() {
   return exitOk;
 }
 
-/// Whether what is written can be, and takes the place of nothing that is read, besides the module itself, and of text alone.
+/// Checks the outputs before anything runs: each can be written, overwrites no input except the module itself, and
+/// replaces only text.
 Result<void> checkOutputs(const Command& command) {
   std::vector<std::string> read = {command.target};
   for (const PipelineStep& step : command.pipeline.steps())
     for (const NamedAttr& option : step.options) read.push_back(option.value.text);
-  // The tree's folders are made first, and the output may go there.
+  // The folders of the tree are made first, and the output may go there.
   TG_CHECK(command.treeDir.empty() ? mayWrite("--output", command.output)
                                    : mayMakeFolder("--print-ir-tree-dir", command.treeDir));
   TG_CHECK(notOverOther("--output", command.output, beginsText, read));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run bench: how long training steps take, what they launch, what memory they plan, and what compiling
-// them takes.
+// tg-run bench: measures the time of training steps, what they launch, the memory they plan, and the compilation.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -30,16 +29,16 @@ namespace tg {
 namespace {
 
 constexpr int kLeastSteps = 20, kMostSteps = 10000;
-/// Devices start slow: clocks rise, and memory is mapped when first touched.
+/// Devices start slowly: clocks must rise, and memory is mapped when it is first accessed.
 constexpr double kWarmSeconds = 0.3;
-/// Milliseconds of steps timed together, which the host's part of the last one is lost in; at most as many
-/// steps as are asked for at least.
+/// Steps are timed together for about this many milliseconds, so that the host's part of the last one does not matter;
+/// but at most as many steps as the requested minimum.
 constexpr double kTogether = 5;
 
 struct BenchFlags {
   int steps = kLeastSteps, warmup = 5;
   double minTime = 1;
-  int64_t microBatch = 0;  ///< rows that run at once; 0 is all
+  int64_t microBatch = 0;  ///< rows to run at once; 0 means all
   bool json = false, compile = false, wait = false;
   std::string results, table, against;
 };
@@ -50,14 +49,14 @@ double since(Clock::time_point start) {
 }
 
 struct Timing {
-  std::vector<double> milliseconds;  ///< of a step, sorted: the mean over those timed together
+  std::vector<double> milliseconds;  ///< of a step, sorted: the means over groups of steps timed together
   int steps = 0;
   double firstLoss = 0, lastLoss = 0;
   double median() const { return milliseconds[milliseconds.size() / 2]; }
 };
 
-/// Steps as tg-run train makes them, the next one begun before a loss is read. The device rests before the
-/// first and after the last, so that no step's time is another's. Milliseconds of each.
+/// Runs steps as tg-run train does, beginning each one before the previous loss is read. The device is idle before the
+/// first and after the last, so the time includes no other steps. Returns the milliseconds of each step.
 Result<double> timeSteps(Session& session, const Inputs& inputs, int count, double& loss) {
   const auto start = Clock::now();
   for (int begun = 0, ended = 0; ended < count; ++ended) {
@@ -99,7 +98,7 @@ Result<Timing> measure(Session& session, const Inputs& inputs, const BenchFlags&
 
 using Json = nlohmann::ordered_json;
 
-/// What a step gets through: tokens of sequences of ids, else rows of its first input.
+/// The number of items in a step: tokens if the inputs are sequences of ids, else rows of the first input.
 int64_t itemsOf(const Item& func) {
   if (func.body.args.empty()) return 1;
   const Type& type = func.body.args.front()->type;
@@ -108,7 +107,8 @@ int64_t itemsOf(const Item& func) {
   return sequences ? type.elements() : type.shape[0];
 }
 
-/// What a step with an update calls, and how often: @train for each part, and what follows several calls.
+/// The functions that a step with an update calls, and how often: @train for each part, and then the update after
+/// several calls.
 std::vector<std::pair<const Item*, int64_t>> callsOf(const Module& module, int64_t parts) {
   std::vector<std::pair<const Item*, int64_t>> calls;
   for (const Item* func : module.all(ItemKind::func)) {
@@ -125,7 +125,7 @@ int64_t kernelsOf(const OpenModel& open) {
   return kernels;
 }
 
-/// Work of a step against its time.
+/// Adds the rates: the work of a step divided by its time.
 void addRates(Json& row, const OpenModel& open) {
   double seconds = row["ms_median"].get<double>() / 1e3, flops = 0, bytes = 0;
   const int64_t items = itemsOf(*open.source->func(kTrain)) * open.parts;
@@ -193,14 +193,14 @@ void printText(const Json& row) {
              number("last_loss"));
 }
 
-/// An empty folder for everything that is cached, ours and the driver's, as long as it lives.
+/// Creates an empty folder for all caches, ours and the driver's, and removes it in the destructor.
 class EmptyCaches {
  public:
   EmptyCaches() {
     std::string name = (std::filesystem::temp_directory_path() / "tg-bench-XXXXXX").string();
     if (!mkdtemp(name.data())) return;
     folder_ = name;
-    // Drivers read theirs when they are loaded.
+    // Drivers read these variables when they are loaded.
     const char* variables[] = {"TENSORGRAD_CACHE", "MESA_SHADER_CACHE_DIR", "MESA_GLSL_CACHE_DIR",
                                "__GL_SHADER_DISK_CACHE_PATH"};
     for (const char* variable : variables) setenv(variable, name.c_str(), 1);
@@ -260,7 +260,7 @@ struct Bench : Verb {
     fmt::print("new over old:\n\n{}", ratiosTable(*rows, *old));
     return exitOk;
   }
-  /// Opens the model and tells what compiling it took; `text` is the module's.
+  /// Opens the model and adds the times of its compilation to `split`; `text` is the module's.
   int timeCompiling(CLI::App& app, const std::string& text, Json& split, OpenModel& open) {
     auto start = Clock::now();
     double cpu = cpuMilliseconds();
@@ -273,7 +273,7 @@ struct Bench : Verb {
     split["cpu"] = cpuMilliseconds() - cpu;
     return exitOk;
   }
-  /// With --compile twice, and `compiling` tells of both.
+  /// Opens the model; with --compile twice, and both times are added to `compiling`.
   int openTimed(CLI::App& app, std::unique_ptr<Module> module, OpenModel& open, Json& compiling) {
     if (!flags.compile) return openStep(app, model, flags.microBatch, std::move(module), open);
     const std::string text = print(*module);
@@ -284,7 +284,7 @@ struct Bench : Verb {
     compiling = {{"compile_cold_ms", cold}, {"compile_warm_ms", warm}};
     return exitOk;
   }
-  /// Whether the figures can be added to the file, before they are measured.
+  /// Checks that the results can be added to the file, before they are measured.
   int judgeResults(CLI::App& app) {
     if (flags.results.empty()) return exitOk;
     if (auto may = mayReplace("--results", flags.results, beginsText, filesRead(model)); !may)
@@ -302,7 +302,7 @@ struct Bench : Verb {
     if (int code = loadModel(app, model, kTrain, module)) return code;
     auto inputs = randomInputs(*module->func(kTrain));
     if (!inputs) return report(app, exitInput, inputs.error());
-    // Drivers write theirs as long as there is a device, so the folder outlives the session.
+    // Drivers write their caches as long as there is a device, so the folder must outlive the session.
     std::optional<EmptyCaches> caches;
     if (flags.compile && !caches.emplace().made())
       return report(app, exitInput, "no temporary folder can be made");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run check-grad: gradients against central differences, all in the f64 interpreter.
+// tg-run check-grad: compares gradients with central differences, all in the f64 interpreter.
 #include <cmath>
 #include <cstdio>
 
@@ -24,16 +24,16 @@ struct CheckFlags {
   int samples = 1;
 };
 
-/// A function at one point: its inputs and params, and the loss as a function of one param.
+/// A function at one point: its inputs and params. Computes the loss when one param is changed.
 class Check {
  public:
   Check(const Module& module, Interpreter interpreter, const CheckFlags& flags, uint64_t seed)
       : module_(module), interpreter_(std::move(interpreter)), flags_(flags), seed_(seed) {}
 
   Result<void> setUp();
-  /// Compares the derivative along one random direction of a param. "" when they agree.
+  /// Compares the derivative along a random direction of a param. Returns "" if they agree.
   Result<std::string> compare(const Item& param, int sample);
-  /// The gradients of a device at the same point beside those of the interpreter, by param.
+  /// Compares a device's gradients at the same point with those of the interpreter, by param.
   Result<std::map<std::string, ResultCheck>>
   compareDevice(const std::shared_ptr<vulkan::Device>& device) const;
   const std::map<std::string, NdArray>& grads() const { return grads_; }
@@ -59,7 +59,7 @@ bool hasLoss(const Item& func) {
 }
 
 Result<void> Check::setUp() {
-  // Gradients that are written by hand may be those of a function without a loss.
+  // Gradients that are written by hand may belong to a function without a loss.
   if (const Item* func = module_.func(flags_.function); func && !hasLoss(*func))
     return failAt(
         func->loc,
@@ -126,7 +126,7 @@ Result<std::string> Check::compare(const Item& param, int sample) {
                        param.name, std::isfinite(above) ? below : above,
                        std::isfinite(above) ? -flags_.eps : flags_.eps, sample);
   double numeric = (above - below) / (2 * flags_.eps);
-  // Rounding of the losses in f64, amplified by the division.
+  // Rounding errors of the losses in f64, amplified by the division.
   double noise = 1e-15 * (std::fabs(above) + std::fabs(below)) / flags_.eps;
   double apart = std::fabs(analytic - numeric);
   if (apart <= flags_.atol + noise + flags_.rtol * std::max(scale, std::fabs(numeric)) &&

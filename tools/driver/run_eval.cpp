@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run eval: the loss over data for evaluation, as training computes it.
+// tg-run eval: computes the loss on evaluation data in the same way as training does.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -25,18 +25,18 @@ namespace fs = std::filesystem;
 
 struct EvalFlags {
   std::vector<std::string> data;
-  int64_t batches = -1;  ///< below 0 where not given
+  int64_t batches = -1;  ///< negative if not given
   bool json = false;
 };
 
-/// The parameters to evaluate, and, of a checkpoint, all else that @eval may read.
+/// The parameters to evaluate. For a checkpoint, also everything else that @eval may read.
 struct Trained {
   ResolvedWeights found;
   std::optional<Checkpoint> checkpoint;
   std::optional<std::string> vocabulary;
 };
 
-/// `loud`: damaged checkpoints that are passed over are told.
+/// `loud`: report damaged checkpoints that are skipped.
 Result<Trained> trainedOf(const std::string& path, bool loud) {
   Trained out;
   TG_TRY(out.found, resolveWeights(path));
@@ -52,7 +52,7 @@ Result<Trained> trainedOf(const std::string& path, bool loud) {
   return out;
 }
 
-/// Whether the loss is one of tokens in nats, as cross_entropy gives it.
+/// Whether the loss is per token in nats, as cross_entropy computes it.
 bool hasPerplexity(const Module& source, const Feed& feed) {
   const auto& ops = source.func(kEval)->body.ops;
   return feed.unit() == "tok" && std::any_of(ops.begin(), ops.end(), [](const auto& op) {
@@ -60,8 +60,8 @@ bool hasPerplexity(const Module& source, const Feed& feed) {
          });
 }
 
-/// States and steps of a checkpoint, as they were when training evaluated. What each rank of a training has a part of,
-/// moments of its optimizer, no evaluation reads.
+/// Restores the states and the step of a checkpoint, so that they are as in the evaluation during training. States that
+/// each rank has only a part of (moments of the optimizer) are left out, as no evaluation reads them.
 Result<void> restoreStates(Session& session, const Checkpoint& checkpoint) {
   NamedArrays states;
   for (const auto& state : checkpoint.states) {
@@ -72,13 +72,13 @@ Result<void> restoreStates(Session& session, const Checkpoint& checkpoint) {
   return session.setSteps(checkpoint.state.step);
 }
 
-/// Whether a run was started with data for evaluation.
+/// Whether a run was started with evaluation data.
 Result<bool> evaluates(const TrainFlags& started) {
   TG_TRY(const DataFlags data, parseData(started.data));
   return !data.val.empty() || started.valFraction > 0;
 }
 
-/// Leaves @eval alone of a module whose training wants as many ranks as it was compiled for.
+/// Removes everything except @eval from a module that is compiled for a certain number of ranks.
 void leaveRanksOut(Module& module) {
   const std::vector<Item*> states = module.all(ItemKind::state);
   if (std::none_of(states.begin(), states.end(), [](const Item* state) { return wholeOf(*state); })) return;
@@ -87,7 +87,7 @@ void leaveRanksOut(Module& module) {
   });
 }
 
-/// Everything that evaluating takes.
+/// Everything that an evaluation needs.
 struct OpenEvaluation {
   Trained trained;
   std::unique_ptr<Feed> feed;
@@ -129,7 +129,7 @@ struct Eval : Verb {
  private:
   bool writes() const { return !model.ranks || model.ranks->rank() == 0; }
 
-  /// What all ranks must have alike; one message where they have not.
+  /// Checks that all ranks agree; if not, one message is printed.
   int prepareTogether(CLI::App& app, OpenEvaluation& open) {
     std::string told;
     holdReports(&told);
@@ -146,7 +146,7 @@ struct Eval : Verb {
     return compareRanks(app, *model.ranks, code, told, facts);
   }
 
-  /// Reads and compiles everything. 0, or an exit code after telling why.
+  /// Reads and compiles everything. Returns 0, or an exit code after printing the error.
   int prepare(CLI::App& app, OpenEvaluation& out) {
     const TrainedKind kind = trainedKind(model.file);
     const bool ofRun = kind == TrainedKind::run || kind == TrainedKind::checkpoint;
@@ -198,7 +198,7 @@ struct Eval : Verb {
     return exitOk;
   }
 
-  /// The run's own options where none are typed.
+  /// Uses the run's own options for those that were not given.
   Result<void> asStarted(const CLI::App& app, const std::string& runDir, TrainFlags& started) {
     ModelFlags then;
     TG_CHECK(readRunConfig(runDir, then, started));
@@ -229,7 +229,8 @@ struct Eval : Verb {
     return feed;
   }
 
-  /// A run's own final module, so that its loss is the one it printed; else the source is compiled.
+  /// Opens the run's own final module, so that the loss is exactly the one that the run printed. Otherwise compiles the
+  /// source.
   int openSession(const CLI::App& app, std::unique_ptr<Module> source, const std::string& runDir,
                   OpenModel& open) {
     const bool own = model.pipeline.empty() && model.dims.empty() && model.target.empty() &&
@@ -269,7 +270,7 @@ struct Eval : Verb {
     }
     const double loss = *evaluated;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    // What all ranks know, rank 0 tells.
+    // All ranks have the result, and rank 0 prints it.
     if (!writes()) return std::isfinite(loss) ? int{exitOk} : int{exitNumeric};
     if (flags.json) {
       nlohmann::ordered_json out = {{"weights", trained.found.file},

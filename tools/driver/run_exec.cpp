@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run exec: one call of one function.
+// tg-run exec: calls a function once.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beyond these a print is no longer read by a person; --output writes them all.
+// The most elements to print for a person; --output writes all.
 constexpr int64_t kPrintedElements = 1000;
 
 struct ExecFlags {
@@ -35,7 +35,7 @@ std::string number(const HostArray& array, int64_t index) {
   return isFloat(array.dtype) ? formatReal(array.at(index)) : fmt::format("{}", array.at(index));
 }
 
-/// `name=2x2xf32=[1.0,2.0,3.0,4.0]`: a line that --input and --expected-output take back.
+/// A line such as `name=2x2xf32=[1.0,2.0,3.0,4.0]`, which --input and --expected-output accept.
 std::string asSpec(const std::string& name, const HostArray& array) {
   std::string shape = array.shape.str();
   std::string text = fmt::format("{}={}{}{}=", name, shape, shape.empty() ? "" : "x", tg::name(array.dtype));
@@ -46,7 +46,7 @@ std::string asSpec(const std::string& name, const HostArray& array) {
   return text + (shown < array.elements() ? fmt::format(",… {} more]", array.elements() - shown) : "]");
 }
 
-/// The only function, or @predict.
+/// The function to call: the only one, or @predict.
 Result<const Item*> entryOf(const Module& module, const std::string& wanted) {
   std::vector<Item*> funcs = module.all(ItemKind::func);
   std::string known;
@@ -61,10 +61,11 @@ Result<const Item*> entryOf(const Module& module, const std::string& wanted) {
       fmt::format("there is no function @{}; the module has {}", name, known.empty() ? "none" : known));
 }
 
-/// The inputs, of another batch than the function's where they say so: those that say none take the others'.
+/// The inputs, perhaps with another batch size than the function's. Inputs whose text gives no batch size use that of
+/// the others.
 Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs) {
   std::vector<std::pair<const Value*, OpenInput>> opened;
-  std::optional<Shape> batched;  // of the first input whose batch is another one
+  std::optional<Shape> batched;  // shape of the first input with another batch size
   const Value* like = nullptr;
   for (const std::string& text : specs) {
     TG_TRY(auto spec, parseInputSpec(text));
@@ -101,7 +102,7 @@ Result<void> checkAllGiven(const Item& func, const Inputs& inputs) {
   return {};
 }
 
-/// "" when all elements agree within the tolerances, else how the first and worst differ.
+/// "" if all elements agree within the tolerances; otherwise the first and the worst difference.
 std::string difference(const std::string& name, const HostArray& got, const HostArray& expected,
                        const ExecFlags& flags) {
   int64_t wrong = 0, first = 0, worst = 0;
@@ -109,7 +110,7 @@ std::string difference(const std::string& name, const HostArray& got, const Host
   for (int64_t i = 0; i < got.elements(); ++i) {
     double a = got.at(i), b = expected.at(i), apart = std::fabs(a - b);
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    // No part of an infinite number is a tolerance.
+    // A relative tolerance is meaningless for infinite values.
     if (std::isfinite(b) && apart <= flags.atol + flags.rtol * std::fabs(b)) continue;
     if (wrong++ == 0) first = i;
     if (!(apart <= largest)) largest = apart, worst = i;
@@ -122,7 +123,7 @@ std::string difference(const std::string& name, const HostArray& got, const Host
                      got.elements(), flags.rtol, flags.atol, pair(first), pair(worst));
 }
 
-/// The results to compare with, of the function as it is called.
+/// The expected results, with the types that the called function has.
 Result<NamedArrays> expectedOf(const Item& func, const ExecFlags& flags) {
   NamedArrays all;
   for (const std::string& text : flags.expected) {
@@ -151,7 +152,7 @@ std::string compare(const CallOutputs& outputs, const NamedArrays& all, const Ex
   return wrong;
 }
 
-/// `y=@y.npy` as the name and the file.
+/// Splits a text such as `y=@y.npy` into name and file.
 std::pair<std::string, std::string> outputOf(const std::string& text) {
   size_t equals = text.find("=@");
   if (equals == std::string::npos) return {};
@@ -160,7 +161,7 @@ std::pair<std::string, std::string> outputOf(const std::string& text) {
 
 bool beginsNpy(std::string_view bytes) { return bytes.starts_with("\x93NUMPY"); }
 
-/// Whether outputs are spelled right and take the place of no other file.
+/// Checks the syntax of the outputs, and that they overwrite no other file.
 Result<void> checkOutputs(const ExecFlags& flags, const ModelFlags& model) {
   std::vector<std::string> read = filesRead(model);
   std::vector<OutputFile> outputs = {{"--emit-module", model.emitModule}};
@@ -178,7 +179,7 @@ Result<void> checkOutputs(const ExecFlags& flags, const ModelFlags& model) {
   return notOneFile(outputs);
 }
 
-/// Whether the function has the results that are written and compared.
+/// Checks that the function has the results that are to be written and compared.
 Result<void> checkResults(const Item& func, const ExecFlags& flags) {
   auto check = [&](const char* flag, const std::string& name) -> Result<void> {
     for (const auto& result : func.results)
@@ -194,7 +195,7 @@ Result<void> checkResults(const Item& func, const ExecFlags& flags) {
   return {};
 }
 
-/// Whether the function, after the passes of --pipeline, has the captures that are to be printed.
+/// Checks that the function has the captures that are to be printed, after the passes of --pipeline.
 Result<void> checkCaptures(const Item& func, const ExecFlags& flags) {
   std::vector<std::string> known;
   for (const Op* op : func.body.ops)
@@ -277,7 +278,7 @@ struct Exec : Verb {
       fmt::print(stderr, "note: running on the reference interpreter\n");
     auto outputs = open.session->run(name, *inputs, flags.captures);
     if (!outputs) return report(app, open.session->device() ? exitDevice : exitInput, outputs.error());
-    // Where a result is a file on standard output, the others are printed beside it.
+    // If a result is written as a file to standard output, print the others on standard error.
     const bool filed = std::any_of(flags.outputs.begin(), flags.outputs.end(),
                                    [](const std::string& output) { return outputOf(output).second == "-"; });
     std::FILE* lines = filed ? stderr : stdout;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run explain-memory: what is live at the peak of a function, by line of the model.
+// tg-run explain-memory: shows the values that are live at the peak of a function, by source line of the model.
 #include <algorithm>
 #include <cstdio>
 
@@ -19,9 +19,9 @@ namespace tg {
 namespace {
 
 constexpr int64_t kBarColumns = 48;
-// A timeline of more steps shows the highest of each stretch.
+// A timeline of more steps shows the maximum of each group of steps.
 constexpr size_t kTimelineRows = 40;
-constexpr int kBudgets = 6;  // steps from the free plan to the least
+constexpr int kBudgets = 6;  // number of budgets, from the unlimited plan to the least
 
 std::string shortened(std::string text, size_t most) {
   return text.size() <= most ? text : text.substr(0, most - 3) + "...";
@@ -73,15 +73,15 @@ void printTimeline(const MemoryReport& memory) {
   }
 }
 
-/// A plan for the whole batch or for parts of it.
+/// A plan for the whole batch, or for parts of it.
 struct BudgetPoint {
   int64_t parts = 1;
   int64_t bytes = 0;
-  double time = 1;  ///< of a step, that of the free plan being 1
+  double time = 1;  ///< of a step, relative to the unlimited plan
 
-  /// What --memory compares.
+  /// The value that --memory compares.
   double price() const { return parts == 1 ? time / kWholeBatch : time; }
-  /// Whether --memory chooses this one wherever it may choose the other.
+  /// Whether --memory always prefers this one to the other.
   bool covers(const BudgetPoint& other) const { return bytes <= other.bytes && price() <= other.price(); }
 };
 
@@ -121,7 +121,7 @@ struct ExplainMemory : Verb {
     app.add_flag("--budgets", budgets, "print what memory budgets cost in time, down to the least one");
   }
 
-  /// What a plan takes, and for how many rows: 0 where no argument says which axis is the batch.
+  /// The memory of a plan, and its number of rows; 0 if no argument says which axis is the batch.
   struct Planned {
     MemoryReport memory;
     int64_t batch = 0;
@@ -132,7 +132,7 @@ struct ExplainMemory : Verb {
     return Planned{memoryReport(*done, func), batchSize(func)};
   }
 
-  /// Chooses the target. 0, or an exit code after printing why.
+  /// Chooses the target. Returns 0, or an exit code after printing the error.
   int choose(const CLI::App& app, const Module& module) {
     const bool planned = module.stage >= Stage::planned;
     if (target.empty() || (planned && target == "auto")) return exitOk;
@@ -143,7 +143,7 @@ struct ExplainMemory : Verb {
     return exitOk;
   }
 
-  /// As a run has it when memory is planned.
+  /// Compiles the module to the point where a run plans its memory.
   Result<std::unique_ptr<Module>> compiled(std::unique_ptr<Module> module,
                                            const std::string& pipeline) const {
     CompileOptions options;
@@ -154,7 +154,8 @@ struct ExplainMemory : Verb {
     return std::move(done.module);
   }
 
-  /// The free plan, the one of the fewest bytes, and some between; then those of parts of the batch that take less.
+  /// The plan without a budget, the one with the fewest bytes, and some between; then those for parts of the batch that
+  /// take fewer bytes.
   Result<std::vector<BudgetPoint>> budgetPoints(const Module& module) const {
     if (module.stage >= Stage::planned)
       return fail(fmt::format("--budgets plans memory, and the module is of stage {}", name(module.stage)));
@@ -169,7 +170,7 @@ struct ExplainMemory : Verb {
       const BudgetPoint point{parts, cost.bytes, cost.work / all.work};
       auto covers = [&](const BudgetPoint& other) { return other.covers(point); };
       if (std::any_of(points.begin(), points.end(), covers)) return;
-      // The free plan stays: it is what the others are measured by.
+      // Keep the plan without a budget, since the others are compared with it.
       std::erase_if(points,
                     [&](const BudgetPoint& other) { return other.bytes < all.bytes && point.covers(other); });
       points.push_back(point);
@@ -220,7 +221,7 @@ struct ExplainMemory : Verb {
     return whatIf(app, std::move(source), *now);
   }
 
-  /// With half the rows; where the pipeline sets its own batch, with half of those.
+  /// Shows the plan for half the rows; if the pipeline sets the batch size, for half of that.
   int whatIf(const CLI::App& app, std::unique_ptr<Module> source, const Planned& now) const {
     if (source->stage != Stage::tensor || now.batch < 2 || hasUpdate(*source, function)) return exitOk;
     auto passes = PassManager::parse(model.pipeline);
@@ -237,7 +238,7 @@ struct ExplainMemory : Verb {
       pipeline = fmt::format("set-batch{{n={}}}{}{}", now.batch / 2, pipeline.empty() ? "" : ",", pipeline);
     auto half = planned(std::move(source), pipeline);
     if (!half) return report(app, exitInput, half.error());
-    if (half->batch != now.batch / 2) return exitOk;  // another pass sets it
+    if (half->batch != now.batch / 2) return exitOk;  // another pass sets the batch size
     const MemoryReport &less = half->memory, &all = now.memory;
     fmt::print("\nwith a batch of {} instead of {}: {} in all, {} of arena ({:.0f} % of now)\n", half->batch,
                now.batch, sizeText(less.totalBytes()), sizeText(less.arenaBytes),

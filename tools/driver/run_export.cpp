@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run export: a directory that runs a trained model without the compiler.
+// tg-run export: writes a directory that runs a trained model without the compiler.
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -32,14 +32,14 @@ bool isThere(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-/// What a path to a run, a checkpoint or a file stands for.
+/// The parameters for a path to a run, a checkpoint or a file.
 struct Source {
   fs::path module;
   ResolvedWeights found;  ///< the parameters; keeps a checkpoint from being pruned
-  std::string states;     ///< the file with the states that a function may read
+  std::string states;     ///< a file with the states that a function may read
 };
 
-/// The verified checkpoint or the file that a path means.
+/// Finds the verified checkpoint, or the file, for a path.
 Result<void> findWeights(const fs::path& path, Source& out) {
   TG_TRY(out.found, resolveWeights(path.string()));
   const ResolvedWeights& found = out.found;
@@ -71,7 +71,7 @@ Result<Source> sourceOf(const ExportFlags& flags) {
   return out;
 }
 
-/// The parameters of the module, judged as all verbs judge them, and the states that are left in `forward`.
+/// The module's parameters, checked as in all verbs, and the states that `forward` still has.
 Result<NamedArrays> readWeights(const Source& source, const Module& module, const Module& forward) {
   TG_TRY(const TensorSource params, paramsOf(source.found, module));
   TG_TRY(NamedArrays values, readAll(params));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run inspect: what something on disk is, and whether it is whole.
+// tg-run inspect: shows what a file or folder is, and whether it is intact.
 #include <cstdio>
 
 #include <fmt/format.h>

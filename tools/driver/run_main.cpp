@@ -36,7 +36,7 @@ std::string usage() {
   return text + "\ntg-run VERB --help prints a verb's options.\n";
 }
 
-/// `tool` becomes the name that errors begin with.
+/// Sets `tool` to the name with which error messages begin.
 int runVerb(const VerbInfo& info, const Arguments& args, std::string& tool) {
   OpenVerb open = openVerb(info);
   tool = open.app->get_name();
@@ -56,7 +56,7 @@ int dispatch(Arguments args, std::string& tool) {
     if (!args.empty() && args[0] == verb.name) return runVerb(verb, {args.begin() + 1, args.end()}, tool);
     names.emplace_back(verb.name);
   }
-  // A first word that is neither a file nor a flag is most likely a misspelt verb.
+  // A first word that is neither a file nor a flag is most likely a misspelled verb.
   std::error_code error;
   if (args.size() > 1 && !args[0].starts_with('-') && args[0].find_first_of("./") == std::string::npos &&
       !std::filesystem::exists(args[0], error)) {

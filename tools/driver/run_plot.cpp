@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run plot: compares runs, as a page with curves and as a table.
+// tg-run plot: compares runs, on a page with curves and in a table.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -26,7 +26,7 @@ std::string cell(const std::optional<double>& value, const char* format) {
   return value ? fmt::format(fmt::runtime(format), *value) : "-";
 }
 
-// A longer value of an option is cut in the table; --json has all of it.
+// Longer values of options are cut in the table; --json has them in full.
 constexpr size_t kShownValue = 40;
 
 std::string optionOf(const RunSummary& run, const std::string& option) {
@@ -35,7 +35,7 @@ std::string optionOf(const RunSummary& run, const std::string& option) {
   return "-";
 }
 
-/// The figures of each run, and the options in which the runs differ.
+/// Prints the results of each run, and the options in which the runs differ.
 void printTable(std::FILE* out, const std::vector<RunSummary>& runs) {
   const std::vector<std::string> options = differingOptions(runs);
   std::vector<size_t> widths;
@@ -123,7 +123,7 @@ struct Plot : Verb {
           continue;
         auto summary = summarizeRun(dir);
         if (!summary) return report(app, exitInput, summary.error());
-        // One of several in a folder may have just begun.
+        // Skip a run that has only just begun, if there are others in the folder.
         if (summary->step == 0 && found->size() > 1) continue;
         if (summary->step == 0) return report(app, exitInput, dir + ": metrics.jsonl has no rows");
         dirs.push_back(dir);
@@ -149,7 +149,7 @@ struct Plot : Verb {
       printJson(summaries);
       return exitOk;
     }
-    // Where the page is printed, the table goes beside it.
+    // If the page is written to standard output, print the table on standard error.
     printTable(page == "-" ? stderr : stdout, summaries);
     if (page != "-") fmt::print("wrote {}\n", page);
     return exitOk;

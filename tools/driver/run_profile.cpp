@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run profile: the device's time by kernel, and the host's overhead.
+// tg-run profile: shows the device's time by kernel, and the host's overhead.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -28,7 +28,7 @@ namespace tg {
 
 namespace {
 
-/// As chromeTrace writes it.
+/// Whether these bytes begin a file that chromeTrace wrote.
 bool beginsTrace(std::string_view bytes) { return bytes.starts_with("{\"displayTimeUnit\""); }
 
 void printTable(const std::vector<ProfiledKernel>& kernels, const Ceilings& ceilings) {
@@ -70,7 +70,7 @@ void printTotals(const Profile& profile) {
       fmt::format("what a call takes besides the device: {:.2f} % of wall", 100 * profile.hostShare()));
 }
 
-/// Milliseconds a call.
+/// Prints the cost of collectives in milliseconds for each call.
 void printCollectives(const std::vector<CollectiveTimes>& collectives) {
   fmt::print("{:<12} {:>12} {:>12} {:>8} {:>12} {:>8} {:>12} {:>8} {:>10}\n", "collective", "bytes",
              "to host ms", "GB/s", "exchange ms", "GB/s", "to device ms", "GB/s", "waited ms");
@@ -91,7 +91,7 @@ struct ProfileVerb : Verb {
   std::string function = kTrain;
   ProfileOptions options;
   std::string trace, roofline;
-  int64_t microBatch = 0;  ///< rows that run at once; 0 is all
+  int64_t microBatch = 0;  ///< rows to run at once; 0 means all
   bool json = false;
   RankFlags rankFlags;
 
@@ -118,8 +118,8 @@ struct ProfileVerb : Verb {
     addRankFlags(app, rankFlags, "Options");
   }
 
-  /// A step of a run takes the batch that is written in the parts it was trained in, or, where its ranks share a batch,
-  /// this one's rows. 0, or an exit code after reporting why.
+  /// Sets the number of parts in which a run's steps process the batch of the text. If the run's ranks share a batch,
+  /// uses this rank's rows. Returns 0, or an exit code after printing the error.
   int takeParts(const CLI::App& app, const Module& final, std::unique_ptr<Module>& source) {
     const Item* written = source->func(kTrain);
     const int64_t rows = batchSize(*final.func(kTrain)), all = written ? batchSize(*written) : 0;
@@ -131,13 +131,14 @@ struct ProfileVerb : Verb {
     return setBatch(app, kTrain, rows, source);
   }
 
-  /// Opens FILE and makes random inputs. 0, or an exit code after reporting why.
+  /// Opens FILE and makes random inputs. Returns 0, or an exit code after printing the error.
   int open(const CLI::App& app, OpenModel& out, Inputs& inputs) {
     std::string run;
     if (int code = takeRun(app, model, run)) return code;
     std::unique_ptr<Module> source;
     if (!run.empty()) {
-      // The ranges of random ids come from the source module: the final one does not say which table an id indexes.
+      // The ranges of random ids come from the source module, because the final one does not say which table an id
+      // indexes.
       ModelFlags written = model;
       written.file = RunDir{run}.model();
       if (int code = loadModule(app, written, source)) return code;
@@ -168,7 +169,7 @@ struct ProfileVerb : Verb {
     return exitOk;
   }
 
-  /// Times the collectives of several ranks; their kernels are not timed.
+  /// Times the collectives of several ranks, but not their kernels.
   int runRanks(const CLI::App& app, std::shared_ptr<collective::Engine> ranks) {
     model.ranks = std::move(ranks);
     model.localRank = localRank();
@@ -203,10 +204,10 @@ struct ProfileVerb : Verb {
 
   struct Measured {
     std::vector<CollectiveTimes> collectives;
-    double milliseconds = 0;  ///< of a call
+    double milliseconds = 0;  ///< for each call
   };
 
-  /// After two calls to warm up.
+  /// Measures after two warm-up calls.
   Result<Measured> measureCollectives(Session& session, const Inputs& inputs) const {
     using Clock = std::chrono::steady_clock;
     auto call = [&](int count) -> Result<void> {
@@ -261,7 +262,7 @@ struct ProfileVerb : Verb {
       fmt::print("{}", toJson(*profile, *ceilings, subject));
     else
       print(*profile, *ceilings, subject);
-    // Behind what was measured, which is there also where a file cannot be written.
+    // Write files after printing the results, which are then shown even if a file cannot be written.
     if (int code = writeFiles(app, *profile, *ceilings, subject)) return code;
     for (const std::string* path : {&trace, &roofline})
       if (!json && !path->empty()) fmt::print("wrote {}\n", *path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run sample: a trained language model continues a text.
+// tg-run sample: continues a text with a trained language model.
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ Result<Vocabulary> vocabularyOf(const std::string& path) {
   return Vocabulary::parse(*weights.vocabulary);
 }
 
-/// Whether the vocabulary has the prompt's bytes, and otherwise what to type.
+/// An error if the vocabulary lacks a byte of the prompt; it says what to type.
 Result<void> checkPrompt(const Vocabulary& vocabulary, const std::string& prompt, bool given) {
   auto known = vocabulary.check(prompt);
   if (known) return {};
@@ -43,7 +43,7 @@ struct Sample : Verb {
   void describe(CLI::App& app) override {
     app.description("Continues a text with @predict. FILE may be a run or one of its checkpoints.");
     addModelFlags(app, model);
-    model.notes = false;  // the text alone, unless more is asked for
+    model.notes = false;  // print only the text, unless more is requested
     app.add_flag("-v,--verbose", model.notes, "tell on standard error whose parameters these are");
     app.add_option("--prompt", flags.prompt, "the text to continue (default: a line break)")
         ->option_text("TEXT");
@@ -54,7 +54,7 @@ struct Sample : Verb {
     addRankFlags(app, rankFlags, "Options");
   }
   int run(CLI::App& app, const Arguments&) override {
-    // One rank writes the text; the others wait for it as they end.
+    // Only one rank writes the text; the others wait for it when they end.
     auto ranks = joinRanks(rankFlags);
     if (!ranks) return report(app, exitInput, ranks.error());
     if (*ranks && (*ranks)->rank() > 0) return exitOk;
@@ -65,7 +65,7 @@ struct Sample : Verb {
 
     std::unique_ptr<Module> module;
     if (int code = loadModule(app, model, module)) return code;
-    // Sampling continues one text.
+    // Sampling continues a single text, so the batch size is 1.
     if (const Item* own = module->func("predict"); own && own->body.args.size() == 1 && !hasBatch(*own, 1)) {
       if (model.notes) fmt::print(stderr, "note: @predict is compiled for a batch of 1\n");
       if (int code = setBatch(app, "predict", 1, module)) return code;
@@ -85,7 +85,7 @@ struct Sample : Verb {
   }
 
  private:
-  /// The prompt and what follows it, as it comes.
+  /// Prints the prompt, and each following token when it is generated.
   static Result<void> write(Sampler sampler) {
     bool begun = false;
     auto sink = [&](const std::string& text) {

@@ -75,7 +75,7 @@ Result<void> mayReplace(const std::string& flag, const std::string& path, bool (
   TG_CHECK(mayWrite(flag, path));
   if (path.empty()) return {};
   TG_CHECK(notOverOther(flag, path, begins, read));
-  // With one file changed, the checkpoint is damaged.
+  // If one of its files were changed, the checkpoint would be damaged.
   std::error_code error;
   if (!fs::exists(fs::weakly_canonical(path, error).parent_path() / kCompleteFile, error)) return {};
   return fail(fmt::format("{}={} would change a checkpoint: choose another folder", flag, path));
@@ -144,7 +144,7 @@ double OpenModel::compileMs() const {
   return sum;
 }
 
-/// What to type instead of a run or checkpoint in the place of a module.
+/// Suggests what to type instead of a run or checkpoint, where a module is needed.
 static std::string insteadOfRun(const CLI::App& app, const std::string& path) {
   const std::string run = shellWord(runOf(path)), given = shellWord(path), verb = app.get_name();
   if (verb == "tg-run train")
@@ -158,13 +158,13 @@ static std::string insteadOfRun(const CLI::App& app, const std::string& path) {
                      verb, run, given);
 }
 
-/// The name of a workload that a file's name which is not there is close to.
+/// The name of the workload that is most similar to the name of a missing file.
 static std::string nearWorkload(const std::string& file) {
   const bool isPath = file == "-" || file.find('/') != std::string::npos || std::filesystem::exists(file);
   return isPath ? "" : nearestName(file, benchModelNames());
 }
 
-/// The module of the flags as it is written.
+/// Reads the module of the flags without changes.
 static int readModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out) {
   if (auto made = benchModel(flags.file)) {
     if (!*made) return report(app, exitInput, made->error());
@@ -263,7 +263,7 @@ int codeOf(const Error& error) { return placeOf(error.diagnostics().front().loc)
 
 namespace {
 
-/// Drops functions nobody will call, before they are compiled. One with `every` is called by the steps.
+/// Removes functions that nobody will call, before they are compiled. Functions with `every` are called by the steps.
 void keepFunctions(Module& module, const std::vector<std::string>& entries) {
   if (module.stage != Stage::tensor) return;
   module.items.eraseIf([&](const std::unique_ptr<Item>& item) {
@@ -272,8 +272,8 @@ void keepFunctions(Module& module, const std::vector<std::string>& entries) {
   });
 }
 
-/// Mesa's CPU device hands every dispatch to a pool of threads, which costs more than a tiny kernel. Its
-/// size is read once, when the driver is loaded.
+/// Mesa's CPU device passes every dispatch to a pool of threads, which costs more than a tiny kernel. The size of the
+/// pool is read once, when the driver is loaded.
 bool leavePoolOut(const Module& module) {
   if (std::getenv("LP_NUM_THREADS") || !isTiny(module)) return false;
   return ::setenv("LP_NUM_THREADS", "0", 0) == 0;
@@ -288,7 +288,7 @@ Result<void> loadWeights(Session& session, const std::string& path, bool notes) 
   return written ? Result<void>() : written.error();
 }
 
-/// The bytes that --memory means; "" where it says nothing.
+/// The number of bytes that --memory means; "" if it is not given.
 Result<std::string> budgetOf(const ModelFlags& flags, const vulkan::DeviceInfo* device,
                              const Module& module) {
   if (flags.memory.empty()) return std::string();
@@ -301,11 +301,11 @@ Result<std::string> budgetOf(const ModelFlags& flags, const vulkan::DeviceInfo* 
     return fail("--memory is what a device's buffers may take; the interpreter has none");
   if (flags.memory != "auto") return flags.memory;
   if (!device) return fail("--memory=auto is what a Vulkan device has free; say how many bytes");
-  // A part is left for what drivers and transfers take.
+  // Keep a part free for drivers and transfers.
   return std::to_string(device->freeBytes - device->freeBytes / 16);
 }
 
-/// fuse among the passes of --pipeline knows no device: it takes the target that it is told, or the least one.
+/// A pass fuse in --pipeline does not know the device: it uses the target in its options, or the least one.
 void noteOtherTarget(const ModelFlags& flags, const Module& module, const Target& device) {
   if (!flags.notes || flags.pipeline.empty() || module.stage == Stage::tensor) return;
   const auto own = targetOf(module.attrs);
@@ -376,7 +376,7 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
   options.device = DeviceChoice(flags.device);
   options.seed = flags.seed;
   options.keepGrads = false;
-  options.trainPipeline = "";  // what the flags ask for has run
+  options.trainPipeline = "";  // the passes of the flags have already run
   if (flags.device == "interp") return exitOk;
   bool poolLeftOut = leavePoolOut(module);
   const std::string name = deviceName(flags);

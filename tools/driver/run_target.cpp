@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The targets of tg-run's verbs: by name, of a file, of a device.
+// Targets in tg-run's verbs: given by name, by a file, or by a device.
 #include <cstdio>
 
 #include <fmt/format.h>

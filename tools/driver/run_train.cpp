@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run train: runs steps, prints progress and keeps the run in a folder.
+// tg-run train: runs steps, prints progress, and stores the run in a folder.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -72,7 +72,7 @@ struct Train : Verb {
  private:
   bool writes() const { return !model.ranks || model.ranks->rank() == 0; }
 
-  /// As `prepare`, then compares the ranks: an error if one failed or differs in what must be the same on all.
+  /// Does `prepare` and then compares the ranks. An error if one failed, or differs in what must be the same on all.
   int prepareTogether(CLI::App& app, OpenTraining& training) {
     std::string told;
     holdReports(&told);
@@ -90,7 +90,7 @@ struct Train : Verb {
     return compareRanks(app, *model.ranks, code, told, facts);
   }
 
-  /// What must be equal on all ranks for the same steps with the same bits.
+  /// The facts that must be equal on all ranks, so that they run the same steps with the same bits.
   static Result<RankFacts> factsOf(const OpenTraining& training, const std::string& lr) {
     const TrainState& state = training.state;
     TG_TRY(const NamedArrays params, training.model.session->downloadParams());
@@ -112,7 +112,7 @@ struct Train : Verb {
                      {"its first parameters", textHash(hashes)}};
   }
 
-  /// Checks, opens and compiles everything. 0, or an exit code after reporting why.
+  /// Checks, opens and compiles everything. Returns 0, or an exit code after printing the error.
   int prepare(CLI::App& app, OpenTraining& training) {
     flags.quiet = !model.notes;
     if (auto good = checkTrainFlags(model, flags); !good) return report(app, exitUsage, good.error());
@@ -124,7 +124,7 @@ struct Train : Verb {
     }
     if (int code = openTraining(app, model, flags, runOf(*resume), training)) return code;
     if (!flags.lr.empty()) {
-      // Counted from the run's first step, so that a resumed run goes on where the schedule was.
+      // Counted from the run's first step, so that a resumed run continues its schedule.
       Session& session = *training.model.session;
       if (auto set = session.setLearningRate(flags.lr, 0); !set) return report(app, exitInput, set.error());
       training.schedule = session.info().schedule + " by --lr";
@@ -132,14 +132,14 @@ struct Train : Verb {
     return exitOk;
   }
 
-  /// Opens a run to resume: its lock, its checkpoint, and the options it was started with, which the command line's
-  /// override. An exit code on failure.
+  /// Opens a run to resume: its lock, its checkpoint, and its original options, which those of the command line
+  /// override. Returns an exit code on failure.
   std::optional<int> goOn(CLI::App& app, const std::string& resume, OpenTraining& training) {
     const std::string run = runOf(resume);
     const TypedOptions typed = typedOptions(app);
     if (auto locked = lockRun(resume, flags, writes(), training); !locked)
       return report(app, exitInput, locked.error());
-    // Before its first checkpoint, a run by --resume=auto is what was typed now.
+    // Before its first checkpoint, a run with --resume=auto uses the options typed now.
     if (!training.checkpoint && flags.resume == "auto") return {};
     if (auto same = checkTyped(run, typed); !same) return report(app, exitUsage, same.error());
     if (auto exit = parseVerb(app, overRunConfig(run, typed))) return exit;
@@ -150,7 +150,7 @@ struct Train : Verb {
     return {};
   }
 
-  /// Everything but the steps; gathers the first one's data.
+  /// Does everything except the steps; reads the data of the first one.
   int dryRun(const CLI::App& app, OpenTraining& training) {
     training.options.runDir.clear();
     auto console = TrainConsole::open(flags, training);
@@ -186,7 +186,7 @@ struct Train : Verb {
     console.eraseBar();
     if (!summary) {
       int code = trainer.sessionFailed() && session.device() ? exitDevice : exitInput;
-      // If the folder is gone, that is why a write failed.
+      // If the folder is gone, report that as the reason for a failed write.
       auto there = training.lock ? training.lock->check() : Result<void>();
       if (model.ranks) {
         failed(training, code);
@@ -198,7 +198,7 @@ struct Train : Verb {
     if (auto written = writeCollectiveTimes(training, collectives_); !written)
       return ended(app, exitInput, written.error());
     if (auto finished = console.finish(); !finished) return ended(app, exitInput, finished.error());
-    // A pipe is waited for until somebody reads it, and a signal ends that at once.
+    // Writing to a pipe waits for a reader, so restore the signals: one must be able to end this wait.
     if (std::error_code error; writes() && fs::is_fifo(flags.out, error)) {
       if (model.notes)
         fmt::print(stderr, "note: {} is a pipe, which is written when it is read\n", flags.out);
@@ -207,16 +207,16 @@ struct Train : Verb {
     return conclude(app, training, console, *summary);
   }
 
-  /// Ends the run with an error, and the job if there are other ranks.
+  /// Ends the run with an error, and also the job if there are other ranks.
   int ended(const CLI::App& app, int code, const Error& error) const {
     return model.ranks ? endJob(app, *model.ranks, code, error) : report(app, code, error);
   }
 
-  /// The cost of collectives in a step, the first step's compilation included.
+  /// The cost of collectives in a step. It includes the compilation in the first step.
   static std::string trafficLine(collective::Traffic traffic, const std::vector<CollectiveTimes>& collectives,
                                  int64_t steps) {
     const double each = 1.0 / static_cast<double>(steps);
-    // The engine's `waited` includes waiting for the device, a device collective's does not.
+    // The engine's `waited` includes waiting for the device; that of a device collective does not.
     if (!collectives.empty()) traffic.waited = 0;
     for (const CollectiveTimes& collective : collectives) traffic.waited += collective.waited;
     return fmt::format("between ranks: {:.3f} MiB a step, {:.2f} ms in flight{}, {:.2f} ms of it waited for",
@@ -228,7 +228,7 @@ struct Train : Verb {
     return seconds > 0 ? fmt::format(" ({:.2f} GB/s)", static_cast<double>(bytes) / seconds * 1e-9) : "";
   }
 
-  /// The copies between the device and the host's staging buffers.
+  /// The cost of copies between the device and the host's staging buffers.
   static std::string copiesLine(const std::vector<CollectiveTimes>& collectives, int64_t steps) {
     int64_t toHostBytes = 0, toDeviceBytes = 0;
     double toHost = 0, toDevice = 0;
@@ -266,7 +266,7 @@ struct Train : Verb {
 
   int conclude(const CLI::App& app, OpenTraining& training, TrainConsole& console,
                const TrainSummary& summary) {
-    // Rank 0 alone prints.
+    // Only rank 0 prints.
     if (!writes()) return summary.end == TrainEnd::notFinite ? int{exitNumeric} : int{exitOk};
     if (summary.end == TrainEnd::notFinite) {
       Error error = fail(summary.fault + "; the parameters of this step are not saved");
@@ -313,7 +313,7 @@ struct Train : Verb {
     return summary.end == TrainEnd::outOfTime ? exitOk : 128 + TrainSignals::stoppedBy();
   }
 
-  std::vector<CollectiveTimes> collectives_;  ///< when the steps are done
+  std::vector<CollectiveTimes> collectives_;  ///< read when the steps are done
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run tune: which schedules are fastest on a device, kept in a file for --tuning.
+// tg-run tune: measures which schedules are fastest on a device, and stores them in a file for --tuning.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -38,7 +38,7 @@ bool beginsTuning(std::string_view bytes) {
   return first != std::string_view::npos && bytes[first] == '{';
 }
 
-/// Times of the whole module, in microseconds.
+/// The time of the whole module, in microseconds.
 struct Totals {
   int64_t places = 0, replaced = 0;
   double chosen = 0, best = 0;
@@ -67,14 +67,14 @@ void printRow(const TunedRegion& region) {
   std::fflush(stdout);
 }
 
-/// Whether the driver has told of any kernel.
+/// Whether the driver has given statistics on any kernel.
 bool tellsAny(const std::vector<TunedRegion>& regions) {
   return std::any_of(regions.begin(), regions.end(), [](const TunedRegion& region) {
     return !region.schedules.front().statistics.told.empty();
   });
 }
 
-/// Whether a product reads f32 and multiplies it as f32.
+/// Whether any product reads f32 operands and multiplies them in f32.
 bool hasWideProducts(const Module& module) {
   bool has = false;
   for (const Item* func : module.all(ItemKind::func))
@@ -85,7 +85,7 @@ bool hasWideProducts(const Module& module) {
   return has;
 }
 
-/// Whether f32 by products of f16 is worth choosing on the device.
+/// Advice on whether to use products of f16 (f32x3) for f32 on this device.
 std::string adviceOf(const MatrixFigures& figures) {
   return fmt::format(
       "f32 products by mixed-precision{{precision=f32x3}}: {:.1f} GFLOP/s, {:.1f} as they are: {}",
@@ -114,8 +114,7 @@ Json toJson(const std::vector<TunedRegion>& regions) {
 struct TuneVerb : Verb {
   ModelFlags model;
   std::string out;
-  bool ofCache =
-      false;  ///< `out` is the device's file among the caches, which is made anew where it is damaged
+  bool ofCache = false;  ///< `out` is the device's file in the cache; it is rewritten if damaged
   TuneOptions options;
   bool json = false;
 
@@ -156,7 +155,7 @@ struct TuneVerb : Verb {
     return runFirst(app, model.pipeline, module, toldOn(model));
   }
 
-  /// Decides on the output before anything is timed.
+  /// Chooses the output file before anything is timed.
   int openOutput(const CLI::App& app, const vulkan::DeviceInfo& device) {
     ofCache = out.empty();
     if (ofCache) {
@@ -202,7 +201,7 @@ struct TuneVerb : Verb {
     return exitOk;
   }
 
-  /// Rates of f32 products by f32x3 and as they are, where the module has some and the device the units for that.
+  /// The rates of f32 products with and without f32x3, if the module has such products and the device the matrix units.
   Result<std::optional<MatrixFigures>> halves(const Module& fused,
                                               const std::shared_ptr<vulkan::Device>& device) const {
     const Target& target = device->info().target;

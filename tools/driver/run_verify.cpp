@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run verify: a device against the interpreter, and which kernel it is that differs.
+// tg-run verify: compares a device with the interpreter, and finds the kernel that differs.
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ struct VerifyFlags {
   bool bisect = false;
 };
 
-/// "all", or device choices with commas between them.
+/// Parses "all", or device names separated by commas.
 Result<std::vector<std::string>> chosenDevices(const std::string& text) {
   std::vector<std::string> out;
   if (text == "all") {
@@ -43,7 +43,7 @@ Result<std::vector<std::string>> chosenDevices(const std::string& text) {
   return out;
 }
 
-/// One module on one device.
+/// Verifies one module on one device.
 class Verification {
  public:
   Verification(const CLI::App& app, const ModelFlags& model, const VerifyFlags& flags,
@@ -98,7 +98,7 @@ class Verification {
     return wrong ? exitNumeric : exitOk;
   }
 
-  /// Kernel by kernel; `expected` says that the whole function differs.
+  /// Compares kernel by kernel. `expected`: the whole function is known to differ.
   int walk(const std::string& function, const Inputs& inputs, bool expected) {
     auto steps = KernelSteps::create(*spirv_, function, device_);
     if (!steps) return report(app_, exitDevice, steps.error());
@@ -144,7 +144,7 @@ class Verification {
   NamedArrays storage_;
 };
 
-/// The function of --entry, or all.
+/// The function of --entry, or all functions.
 Result<std::vector<std::string>> functionsOf(const Module& module, const std::string& entry) {
   std::string wanted = entry.starts_with('@') ? entry.substr(1) : entry, known;
   std::vector<std::string> out;
@@ -157,7 +157,7 @@ Result<std::vector<std::string>> functionsOf(const Module& module, const std::st
   return out;
 }
 
-/// Each --input is an argument of one of the functions at least.
+/// An error unless each --input is an argument of at least one of the functions.
 Result<void> checkNames(const Module& module, const std::vector<std::string>& functions,
                         const std::vector<std::string>& inputs) {
   for (const std::string& text : inputs) {
@@ -212,7 +212,7 @@ struct Verify : Verb {
     if (!devices) return report(app, flags.devices == "all" ? exitDevice : exitUsage, devices.error());
     if (!flags.dump.empty())
       if (auto may = mayMakeFolder("--dump", flags.dump); !may) return report(app, exitUsage, may.error());
-    // All are known before the first is compared.
+    // Check all names before the first comparison.
     auto known = vulkan::listDevices();
     for (size_t i = 0; known && i < devices->size(); ++i)
       if (auto found = vulkan::selectDevice(*known, (*devices)[i]); !found)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words behind a verb: what its options take, and what is said of words that they do not.
+// Parses and checks the words after a verb, and reports wrong ones.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -21,7 +21,7 @@ static CLI::Validator numberCheck(const std::string& range, bool (*good)(double,
                                   double b) {
   auto check = [=](const std::string& text) {
     double value = 0;
-    // What is no number at all is told by the option's type.
+    // A value that is not a number is reported by the option's type.
     if (!CLI::detail::lexical_cast(text, value) || good(value, a, b)) return std::string();
     return fmt::format("expected a number {}, not {}", range, text);
   };
@@ -42,7 +42,8 @@ CLI::Validator between(double least, double most) {
       [](double x, double a, double b) { return x >= a && x <= b; }, least, most);
 }
 
-/// What CLI11 lets pass in numbers: it cuts off what is too large, wraps what is negative, and takes nan.
+/// Finds wrong numbers that CLI11 accepts: it truncates numbers that are too large, wraps negative ones, and accepts
+/// nan.
 static std::string wrongNumber(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string type = option->get_type_name();
@@ -56,7 +57,7 @@ static std::string wrongNumber(const CLI::App& app) {
       auto [at, status] = real      ? std::from_chars(begin, end, number)
                           : natural ? std::from_chars(begin, end, positive)
                                     : std::from_chars(begin, end, whole);
-      // CLI11 reads a leading zero as the base 8.
+      // CLI11 reads a leading zero as octal.
       const bool octal = !real && end - begin > 1 && *begin == '0';
       if (status == std::errc() && at == end && std::isfinite(number) && !octal) continue;
       return fmt::format("{} is '{}': expected {}", option->get_name(), text,
@@ -68,7 +69,7 @@ static std::string wrongNumber(const CLI::App& app) {
   return "";
 }
 
-/// What is wrong where one name is given two values: `--set-dim=time=8 --set-dim=time=16`.
+/// An error if one name is given two values: `--set-dim=time=8 --set-dim=time=16`.
 static std::string nameTwice(const CLI::App& app) {
   for (const char* flag : {"--set-dim", "--set", "--input"}) {
     const CLI::Option* option = app.get_option_no_throw(flag);
@@ -85,7 +86,7 @@ static std::string nameTwice(const CLI::App& app) {
   return "";
 }
 
-/// What is wrong with the text of a source of values: whether it is there and fits is known later.
+/// Checks the syntax of sources of values. Whether they exist and fit is checked later.
 static Result<void> checkSources(const CLI::App& app) {
   auto given = [&](const char* flag) {
     const CLI::Option* option = app.get_option_no_throw(flag);
@@ -98,7 +99,7 @@ static Result<void> checkSources(const CLI::App& app) {
   return checkBindings(data.val);
 }
 
-/// What CLI11 lets pass. Passes are judged here, since plugins among the options bring more of them.
+/// Finds wrong values that CLI11 accepts. Passes are checked here because plug-ins among the options add more of them.
 static Result<void> checkValues(const CLI::App& app) {
   if (const std::string wrong = wrongNumber(app); !wrong.empty()) return fail(wrong);
   if (const std::string wrong = nameTwice(app); !wrong.empty()) return fail(wrong);
@@ -127,7 +128,7 @@ static std::string givenTwice(const CLI::App& app, const Arguments& args) {
   return "";
 }
 
-/// The first option with nothing behind its '=', or "": CLI11 takes the next word for its value.
+/// The first option with nothing after its '=', or "". CLI11 would take the next word as its value.
 static std::string withoutValue(const CLI::App& app, const Arguments& args) {
   for (const std::string& word : args) {
     if (word == "--") break;
@@ -141,11 +142,11 @@ static std::string withoutValue(const CLI::App& app, const Arguments& args) {
 
 static void parseWords(CLI::App& app, const Arguments& args) {
   Arguments reversed = withoutShortEquals(args);
-  std::reverse(reversed.begin(), reversed.end());  // CLI11 takes a vector from its end
+  std::reverse(reversed.begin(), reversed.end());  // CLI11 reads a vector from its end
   app.parse(std::move(reversed));
 }
 
-/// The file that --config names, where the words without it can be parsed: then what cannot is in the file.
+/// The file of --config, if the words parse without it: the error is then in the file.
 static std::string faultyConfig(CLI::App& app, const Arguments& args) {
   std::string file;
   Arguments rest;
@@ -183,13 +184,13 @@ std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
     fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(),
                twice.empty() ? error.what() : twice + " is given more than once", app.get_name());
     return exitUsage;
-  } catch (const CLI::FileError& error) {  // CLI11 does not say why it cannot read the file of --config
+  } catch (const CLI::FileError& error) {  // CLI11 does not say why it cannot read the file
     auto text = readInput(app.get_config_ptr()->as<std::string>());
     return text ? report(app, exitInput, std::string(error.what())) : report(app, exitInput, text.error());
   } catch (const CLI::ParseError& error) {
     std::string why = error.what();
     if (constexpr std::string_view kUnread = "Could not convert: ";
-        why.starts_with(kUnread)) {  // --steps = abc
+        why.starts_with(kUnread)) {  // such as --steps = abc
       const size_t equals = why.find(" = ");
       why = fmt::format("{}={} cannot be read as a number of its kind",
                         why.substr(kUnread.size(), equals - kUnread.size()), why.substr(equals + 3));

@@ -29,8 +29,8 @@ namespace {
 constexpr int64_t kDefaultSteps = 100;
 constexpr int64_t kMostSteps = int64_t(1) << 62;  ///< leaves room to round up, for ranks and parts
 
-/// The passes that make a module learn; none when it does already. Guessing them would choose the
-/// optimizer for its author.
+/// The passes that make a module learn; none if it already learns. They are not guessed, because that would choose the
+/// optimizer for the author.
 Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
   if (!module.func(kTrain)) return fail(fmt::format("{} has no function @train", model.file));
   if (!model.pipeline.empty()) return model.pipeline;
@@ -96,14 +96,15 @@ Error differs(std::string_view what, const std::string& run) {
                   what, run, run));
 }
 
-/// The run's own copy was compared as it stands, since another version may print it otherwise.
+/// An error if FILE is not the module of the run. The run's own copy is compared as text, since another version may
+/// print it differently.
 Result<void> checkSameModule(const OpenTraining& training, const std::string& run, const ModelFlags& model,
                              const TrainState& saved) {
   if (model.file == RunDir{run}.model() || saved.moduleHash == textHash(training.sourceText)) return {};
   return differs(fmt::format("{} is not the module the run was started with", model.file), run);
 }
 
-/// Which option gives the run other batches than it was started with; "" where the files do, or nobody knows.
+/// The option that changes the batches of the run; "" if the files themselves differ, or if it is not known.
 std::string otherBatches(const std::string& run, const TrainFlags& flags) {
   ModelFlags model;
   TrainFlags started;
@@ -115,7 +116,7 @@ std::string otherBatches(const std::string& run, const TrainFlags& flags) {
   return "";
 }
 
-/// 0, or an exit code after reporting what differs.
+/// Returns 0, or an exit code after printing what differs.
 int checkSameData(const CLI::App& app, const std::string& run, const TrainFlags& flags,
                   const TrainState& saved, OpenTraining& out) {
   if (!comparableData(saved.dataHash)) {
@@ -146,7 +147,7 @@ Result<void> setParams(Session& session, const std::vector<std::string>& specs) 
   return {};
 }
 
-/// What `--sample-every` needs of the source module and its data, before anything is compiled.
+/// Checks that the source module and its data allow `--sample-every`, before anything is compiled.
 Result<void> checkSampling(const Module& source, const Feed& feed, const TrainFlags& flags) {
   auto of = [](const std::string& why) { return fail("--sample-every: " + why); };
   if (auto found = predictor(source); !found) return of(found.error().message());
@@ -170,7 +171,7 @@ Result<void> openSampler(const TrainFlags& flags, uint64_t seed, OpenTraining& o
   return {};
 }
 
-/// The state that training goes on from: that of the checkpoint, or a new one, with what holds from now on.
+/// The state to continue from: that of the checkpoint, or a new one, updated with what applies from now on.
 void beginState(const TrainState& saved, const RankShare& share, const ModelFlags& model, OpenTraining& out) {
   const SessionInfo info = out.model.session->info();
   out.state = saved;
@@ -201,8 +202,8 @@ void beginState(const TrainState& saved, const RankShare& share, const ModelFlag
   if (out.feed->vocabulary()) out.state.vocabulary = out.feed->vocabulary()->printable();
 }
 
-/// Params and states of the checkpoint. At an update's end no gradient is summed up, so sums that the module has and the
-/// checkpoint lacks keep their zeros, and the other way round they are passed over.
+/// Restores params and states from the checkpoint. At the end of an update no gradients are accumulated. So sums that
+/// only the module has keep their zeros, and sums that only the checkpoint has are ignored.
 Result<void> restore(Session& session, const OpenCheckpoint& checkpoint, const RankShare& share) {
   const UploadOptions given{.partial = share.others, .others = share.others};
   TG_CHECK(readTensors(checkpoint, [&](ItemKind kind, const TensorSource& tensors) -> Result<void> {
@@ -212,14 +213,14 @@ Result<void> restore(Session& session, const OpenCheckpoint& checkpoint, const R
   return session.setSteps(share.step / share.stride);
 }
 
-/// The module a resumed run goes on with is the one it ran, unless its ranks share the batches otherwise: then it is
-/// compiled anew.
+/// A resumed run uses the module that it ran before. If its ranks now share the batches differently, the module is
+/// compiled again.
 int goOnWith(const CLI::App& app, ModelFlags& model, const std::string& run, RankShare& share,
              std::unique_ptr<Module>& module) {
   if (share.anew) return passesFor(app, share, run, *module, model);
   if (model.device == "interp") return exitOk;
   module = std::move(share.ran);
-  // It is compiled, and the files that these name may be gone.
+  // The module is already compiled, and the files that these flags name may be gone.
   model.pipeline.clear();
   model.target.clear();
   model.tuning.clear();
@@ -281,7 +282,7 @@ Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags) {
   return mayReplace("--out", flags.out, beginsSafetensors, read);
 }
 
-/// Opens the data of both functions. 0, or an exit code after reporting why.
+/// Opens the data of both functions. Returns 0, or an exit code after printing the error.
 static int takeData(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags,
                     const TrainState& saved, Module& module, OpenTraining& out) {
   auto data = parseData(flags.data);
@@ -289,13 +290,13 @@ static int takeData(const CLI::App& app, const ModelFlags& model, const TrainFla
   if (!data->val.empty() || flags.valFraction > 0)
     if (auto has = ensureEval(module, out.notes); !has) return report(app, exitInput, has.error());
   auto feed = openData(module, model.seed, flags, saved.vocabulary);
-  // Without data the only thing that can be wrong is that it is missing.
+  // If no data was given, the only possible error is that it is missing.
   if (!feed) return report(app, data->train.empty() ? exitUsage : exitInput, feed.error());
   out.feed = std::move(*feed);
   return exitOk;
 }
 
-/// Whether @train updates something, and on several ranks something that they share.
+/// Checks that @train updates something, and with several ranks, that they share the update.
 static int checkLearns(const CLI::App& app, const ModelFlags& model, const OpenTraining& out) {
   if (!hasUpdate(*out.model.source, kTrain))
     return report(
@@ -313,21 +314,22 @@ static int checkLearns(const CLI::App& app, const ModelFlags& model, const OpenT
   return exitOk;
 }
 
-/// What a trainer is to do, and within how much memory. 0, or an exit code after reporting why.
+/// Sets the trainer's options, and its memory limit. Returns 0, or an exit code after printing the error.
 static int takeOptions(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags,
                        const RankShare& share, OpenTraining& out) {
   auto options = trainerOptions(flags, *out.feed, share.stride);
   if (!options) return report(app, exitUsage, options.error());
   out.options = *options;
   out.options.ranks = model.ranks.get();
-  // The least budget has no room for a copy to save; what a device has free is asked when one is made.
+  // The least budget leaves no room for a copy to save from. With a device's free memory, that is checked when a copy
+  // is made.
   if (model.memory == "least") out.options.memory = 1;
   if (auto bytes = parseBytes(model.memory)) out.options.memory = *bytes;
   return exitOk;
 }
 
-/// Chooses the run's folder, which the first rank alone writes, and the values that parameters begin with. A resumed
-/// run's module becomes the one it goes on with.
+/// Chooses the run's folder, which only the first rank writes, and the initial parameters. For a resumed run, also
+/// replaces the module by the run's own.
 static int takeStart(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& run,
                      RankShare& share, std::unique_ptr<Module>& module, OpenTraining& out) {
   const bool first = !model.ranks || model.ranks->rank() == 0;
@@ -413,7 +415,7 @@ Result<void> readRunConfig(const std::string& run, ModelFlags& model, TrainFlags
   addTrainFlags(app, flags);
   const std::string file = RunDir{run}.config();
   TG_CHECK(checkRunKinds(run));
-  TG_CHECK(readInput(file));  // CLI11 does not say why it cannot
+  TG_CHECK(readInput(file));  // for its error: CLI11 does not say why it cannot read a file
   try {
     app.parse(std::vector<std::string>{"--config=" + file});
   } catch (const CLI::ParseError& error) {

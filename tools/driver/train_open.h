@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the command line of tg-run train to everything a trainer needs, a fresh run's or a resumed one's.
+// Turns the command line of tg-run train into everything that a trainer needs, for a new run or a resumed one.
 #pragma once
 
 #include <memory>
@@ -19,42 +19,42 @@ namespace tg {
 struct OpenTraining {
   OpenModel model;
   std::unique_ptr<Feed> feed;
-  std::unique_ptr<Sampler> sampler;  ///< where texts are wanted
+  std::unique_ptr<Sampler> sampler;  ///< null if no texts are sampled
   TrainerOptions options;
-  TrainState state;                ///< to go on from; step 0 for a fresh run
-  std::string sourceText;          ///< the module before any pass, printed
-  std::vector<std::string> notes;  ///< what to say before the header
-  std::string schedule;            ///< of the learning rate, as the module spells it; "" for none
-  int64_t microBatch = 0;          ///< rows of the batch that run at once, where --memory chose them
+  TrainState state;                ///< to continue from; step 0 for a new run
+  std::string sourceText;          ///< the text of the module before any pass
+  std::vector<std::string> notes;  ///< printed before the header
+  std::string schedule;            ///< of the learning rate, as the module writes it; "" if none
+  int64_t microBatch = 0;          ///< rows to run at once, if --memory chose them
   bool resumed = false;
-  int64_t resumedStep = 0;                   ///< as the checkpoint counts it
-  bool stepsTyped = false;                   ///< where it is resumed: how long to train is said anew
-  std::optional<OpenCheckpoint> checkpoint;  ///< to go on from; openTraining uses it up
+  int64_t resumedStep = 0;                   ///< as counted by the checkpoint
+  bool stepsTyped = false;                   ///< a resumed run was given a new length
+  std::optional<OpenCheckpoint> checkpoint;  ///< to resume from; openTraining consumes it
   std::optional<RunLock> lock;               ///< of the run's folder
 };
 
-/// Flags that make no sense together, and outputs that would take the place of other files.
+/// Checks for flags that exclude each other, and for outputs that would overwrite other files.
 Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags);
 
-/// Checks everything and compiles; writes nothing. 0, or an exit code after printing why. `run` is the folder
-/// that is gone on with, from the checkpoint in `out`.
+/// Checks everything and compiles; writes nothing. Returns 0, or an exit code after printing the error. `run` is the
+/// folder of a run to resume, from the checkpoint in `out`.
 int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& run,
                  OpenTraining& out);
 
-/// The options a run was started with, into fresh flags. Errors also where one of the run's files is not as
-/// it was written.
+/// Reads the options with which a run was started into default flags. An error also if one of the run's files has been
+/// changed.
 Result<void> readRunConfig(const std::string& run, ModelFlags& model, TrainFlags& flags);
 
 /// The training and evaluation data that the flags name, for the functions of the source module.
 Result<std::unique_ptr<Feed>> openData(const Module& source, uint64_t seed, const TrainFlags& flags,
                                        const std::optional<std::string>& vocabulary);
 
-/// A module without @eval that draws no random numbers evaluates by its own @train, as it is before its
-/// gradient; `notes` says so.
+/// If a module lacks @eval and draws no random numbers, adds one: its own @train, as it is before gradients are added.
+/// A note says so.
 Result<void> ensureEval(Module& module, std::vector<std::string>& notes);
 
-/// Like loadModule, but FILE may be a run or one of its checkpoints: that is the source the run was started
-/// with, and `model.pipeline`, unless given, what made it learn.
+/// Like loadModule, but FILE may also be a run or one of its checkpoints: this loads the source with which the run was
+/// started, and sets `model.pipeline`, unless it was given, to the passes that made it learn.
 int loadSource(const CLI::App& app, ModelFlags& model, std::unique_ptr<Module>& out);
 
 }  // namespace tg

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An update takes a fixed number of batches of the source module. N ranks divide the batches among them or, if there are
-// more ranks than batches, divide the rows of each. If an update takes fewer steps than before, a step counts as several,
-// so that the run's numbers of steps keep their meaning.
+// An update takes a fixed number of batches of the source module. N ranks divide the batches among them, or, if there
+// are more ranks than batches, divide the rows of each batch. If an update then takes fewer steps than before, a step
+// counts as several, so that the run's step numbers keep their meaning.
 #include "tools/driver/train_share.h"
 
 #include <algorithm>
@@ -21,14 +21,15 @@ namespace {
 std::string rankCount(int64_t count) { return count == 1 ? "1 rank" : fmt::format("{} ranks", count); }
 std::string batchCount(int64_t count) { return count == 1 ? "1 batch" : fmt::format("{} batches", count); }
 
-/// How many ranks share the rows of one batch, if `ranks` share `batches` of `rows`; 0: they cannot.
+/// The number of ranks that share the rows of one batch, if `ranks` ranks share `batches` batches of `rows` rows; 0 if
+/// that is impossible.
 int64_t splitOf(int64_t batches, int64_t rows, int64_t ranks) {
   if (batches % ranks == 0) return 1;
   const bool whole = ranks % batches == 0 && rows > 0 && rows % (ranks / batches) == 0;
   return whole ? ranks / batches : 0;
 }
 
-/// `1, 2 or 4`: numbers of ranks that can share updates of so many batches.
+/// The numbers of ranks that can share an update, as text such as `1, 2 or 4`.
 std::string possibleRanks(int64_t batches, int64_t rows) {
   std::vector<int64_t> counts;
   for (int64_t count = 1; count <= batches * std::max<int64_t>(rows, 1); ++count)
@@ -59,7 +60,7 @@ int shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flag
   const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
   ModelFlags final = model;
   final.file = RunDir{run}.finalModule();
-  final.dims.clear();  // its own text has them
+  final.dims.clear();  // already set in the module's text
   if (int code = loadModule(app, final, share.ran)) return code;
   const int64_t calls = callsPerUpdate(*share.ran), rows = batchSize(*source.func("train"));
   // Each call takes a batch, or with --micro-batch a part of one.
@@ -83,7 +84,7 @@ int shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flag
   share.stepsPerUpdate = std::lcm(counted, share.batches);
   share.stride = share.stepsPerUpdate / share.batches;
   share.step = saved.step * (share.stepsPerUpdate / counted);
-  // The gradient sums in the checkpoint are those of the former ranks.
+  // The gradient sums in the checkpoint are those of the previous ranks.
   if (saved.ranks != ranks && saved.step % counted != 0)
     return report(app, exitUsage,
                   fmt::format("step {1} of {0} is between two updates, with gradients of {2}: start as many, "
@@ -96,7 +97,7 @@ int recount(const CLI::App& app, const std::string& run, const TrainState& saved
             const ModelFlags& model, OpenTraining& out) {
   const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
   if (saved.ranks == ranks) return exitOk;
-  std::string counted;  // why steps have other numbers
+  std::string counted;  // why the numbers of steps have changed
   if (share.step != saved.step)
     counted = fmt::format("an update takes {} steps instead of {}, so step {} becomes step {}",
                           share.stepsPerUpdate, share.stepsPerUpdate * saved.step / share.step, saved.step,
@@ -131,7 +132,7 @@ int passesFor(const CLI::App& app, const RankShare& share, const std::string& ru
     return std::find_if(steps.begin(), steps.end(),
                         [&](const auto& step) { return step.pass->name == name; });
   };
-  // A run of one rank may have been started without it.
+  // A run on one rank may have been started without it.
   if (auto step = named("data-parallel"); step != steps.end())
     std::erase_if(step->options, [](const NamedAttr& option) { return option.name == "ranks"; });
   else if (model.ranks && !isDataParallel(source))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resuming a run with another number of ranks: how they share the batches of an update, which stay the same.
+// Resumes a run with another number of ranks: divides the batches of an update, which stay the same, among the ranks.
 #pragma once
 
 #include <memory>
@@ -14,34 +14,35 @@
 
 namespace tg {
 
-/// One rank's share of an update, and how its steps are counted in the run.
+/// One rank's share of an update, and the counting of its steps in the run.
 struct RankShare {
   int64_t split = 1;                      ///< ranks that share the rows of one batch
-  int64_t batches = 1;                    ///< that a rank takes in an update, one a step
+  int64_t batches = 1;                    ///< the batches that a rank takes in an update, one in each step
   int64_t step = 0;                       ///< of the run, to resume from
-  int64_t stepsPerUpdate = 1;             ///< as the run counts them
-  int64_t stride = 1;                     ///< steps of the run in one of the rank's
-  bool others = false;                    ///< ranks or shares differ from when it was saved
-  bool anew = false;                      ///< the module must be compiled for these ranks
+  int64_t stepsPerUpdate = 1;             ///< counted in the run's steps
+  int64_t stride = 1;                     ///< the number of the run's steps in one step of the rank
+  bool others = false;                    ///< ranks or shares differ from those of the checkpoint
+  bool anew = false;                      ///< the module must be compiled again for these ranks
   std::unique_ptr<Module> ran = nullptr;  ///< the compiled module that the run was started with
 };
 
 /// Whether the module averages gradients over ranks.
 bool isDataParallel(const Module& module);
 
-/// Calls of @train in one update.
+/// The number of calls of @train in one update.
 int64_t callsPerUpdate(const Module& module);
 
-/// The share of each of the current ranks, from the saved state and the source module. 0, or an exit code after
-/// reporting which numbers of ranks can resume.
+/// Computes the share of each of the current ranks from the saved state and the source module. Returns 0, or an exit
+/// code after printing which numbers of ranks can resume.
 int shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags, const std::string& run,
             const Module& source, const TrainState& saved, RankShare& share);
 
-/// Prints how steps are counted from now on. 0, or an exit code if the count changes and --steps is not given.
+/// Prints how steps are counted from now on. Returns 0, or an exit code if the counting changes and --steps is not
+/// given.
 int recount(const CLI::App& app, const std::string& run, const TrainState& saved, const RankShare& share,
             const ModelFlags& model, OpenTraining& out);
 
-/// The pipeline that compiles `source` for the share. 0, or an exit code.
+/// Sets the pipeline that compiles `source` for the share. Returns 0, or an exit code.
 int passesFor(const CLI::App& app, const RankShare& share, const std::string& run, const Module& source,
               ModelFlags& model);
 

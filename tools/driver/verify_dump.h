@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What somebody needs to look into one kernel that computes something else on a device.
+// Saves everything that is needed to examine a kernel that computes a different result on a device.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace tg {
 
-/// Writes into DIR/FUNCTION-NUMBER-KERNEL, which is made: kernel.tgir, kernel.comp, kernel.spv, device.json
-/// and for each buffer before_NAME.npy, and device_NAME.npy and interp_NAME.npy where it is written. Returns
-/// that folder. Errors: what cannot be written.
+/// Creates the folder DIR/FUNCTION-NUMBER-KERNEL and returns it. It has kernel.tgir, kernel.comp, kernel.spv and
+/// device.json, before_NAME.npy for each buffer, and device_NAME.npy and interp_NAME.npy for each buffer that is
+/// written. An error if something cannot be written.
 Result<std::string> dumpStep(const std::string& dir, const std::string& function, const Module& module,
                              const KernelStep& step, const vulkan::DeviceInfo& device);
 
