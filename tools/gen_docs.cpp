@@ -13,7 +13,7 @@
 #include "tools/driver/io.h"
 #include "tools/manual/manual.h"
 
-/// The targets that ship as files, to start a file of one's own from.
+/// Writes the shipped targets as files, as a starting point for the user's own.
 static bool writeTargets(const std::string& folder) {
   std::error_code failed;
   std::filesystem::create_directory(folder, failed);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-opt and tg-run as functions, for programs that know more passes: register them, then call one of these.
+// tg-opt and tg-run as functions, for programs with passes of their own: register these, then call one of the
+// functions.
 //
 //     int main(int argc, char** argv) {
 //       if (auto done = tg::registerPass(myPass()); !done) return 1;
@@ -9,12 +10,12 @@
 
 namespace tg {
 
-/// Runs a pipeline over a module (docs/tools.md) and gives the exit code: 0 ok, 1 a diagnosed failure in the
-/// input, 2 a command line that makes no sense.
+/// Runs a pipeline on a module (docs/tools.md) and returns the exit code: 0 success, 1 an error in the input, 2 a wrong
+/// command line.
 int tgOptMain(int argc, char** argv);
 
-/// Runs a verb of tg-run (docs/tg-run.md) and gives the exit code: 0, 1 and 2 as above, 3 a numeric check
-/// failed, 4 the device failed, 129, 130 and 143 interrupted after a successful save.
+/// Runs a verb of tg-run (docs/tg-run.md) and returns the exit code: 0, 1 and 2 as above, 3 a failed numeric check, 4 a
+/// failed device; 129, 130 and 143 if a signal interrupted the run and its state was saved.
 int tgRunMain(int argc, char** argv);
 
 }  // namespace tg

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bash completion: two functions that say what there is, and one, the same for every tool, that offers it.
-// Nothing but bash itself is needed.
+// Bash completion. Each tool has two functions that list its flags and values, and one, the same for all tools, that
+// offers them. It needs only bash itself.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -12,15 +12,14 @@ namespace tg {
 
 namespace {
 
-/// `tg-spirv-emit` as part of a function's name.
+/// A name such as `tg-spirv-emit` as part of a function's name.
 std::string idOf(std::string text) {
   std::replace(text.begin(), text.end(), '-', '_');
   return text;
 }
 
-// The tool's name replaces NAME. The functions _NAME_flags VERB and _NAME_values VERB FLAG print lines; a
-// line
-// @files, @folders, @spec or @list stands for paths, paths after a mark, or words between commas.
+// NAME is replaced by the tool's name. The functions _NAME_flags VERB and _NAME_values VERB FLAG print lines; a line
+// @files, @folders, @spec or @list stands for paths, for paths after a mark, or for words separated by commas.
 constexpr std::string_view kComplete = R"bash(
 _NAME_complete() {
   local whole=${COMP_WORDS[COMP_CWORD]} at=$COMP_CWORD verb='' verbs flag='' value part lines line list=''
@@ -106,7 +105,8 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
   return text;
 }
 
-/// Lines that a `printf '%s\n'` takes.
+/// A command that prints these lines with `printf '%s
+/// '`.
 std::string printed(const std::vector<std::string>& lines) {
   std::string out = "printf '%s\\n'";
   for (const std::string& line : lines) out += fmt::format(" '{}'", line);

@@ -24,7 +24,7 @@ std::vector<std::string> splitAt(std::string_view text, char mark) {
   return out;
 }
 
-/// Help may begin with the words to choose from: `adam | adamw: …`.
+/// The choices with which a help text may begin: `adam | adamw: …`.
 std::vector<std::string> choicesIn(std::string_view help) {
   std::vector<std::string> out;
   while (true) {
@@ -39,7 +39,7 @@ std::vector<std::string> choicesIn(std::string_view help) {
   return out.size() > 1 ? out : std::vector<std::string>();
 }
 
-/// The set of CLI::IsMember, which its description writes as {a,b}; a placeholder `a|b` is one too.
+/// The choices of an option: the set of its CLI::IsMember, which is described as {a,b}, or a placeholder `a|b`.
 std::vector<std::string> choicesOf(const CLI::Option& option) {
   std::string type = option.get_type_name();
   size_t open = type.find('{'), close = type.find('}');
@@ -104,7 +104,7 @@ void describe(ToolCard& card, const CLI::App& app) {
   }
 }
 
-/// "Runs passes." as "runs passes".
+/// A sentence as a phrase: "Runs passes." becomes "runs passes".
 std::string phrase(std::string text) {
   if (text.ends_with('.')) text.pop_back();
   if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])))
@@ -160,7 +160,8 @@ ToolCard cardOf(const PassInfo* only) {
   ToolCard card{
       app->get_name(), app->get_name(), phrase(only ? only->summary : app->get_description()), "", {}, {}};
   describe(card, *app);
-  for (OptionCard& argument : card.arguments) argument.many = false;  // CLI11 takes several to refuse them
+  for (OptionCard& argument : card.arguments)
+    argument.many = false;  // CLI11 accepts several, but only for an error message
   for (OptionCard& option : card.options) {
     const OptionInfo* info = only ? only->option(std::string_view(option.names.back()).substr(2)) : nullptr;
     if (info && !info->bare.empty()) option.value = "TEXT", option.bare = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Man pages. Only the macros of man(7), so that groff and mandoc agree.
+// Man pages. They use only the macros of man(7), which groff and mandoc render alike.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@ namespace tg {
 
 namespace {
 
-/// Text for roff: nothing in it is a request, an escape or a typographic character.
+/// Escapes text for roff, so that nothing in it is a request, an escape or a typographic character.
 std::string roff(std::string_view text) {
   std::string out;
   for (char c : text) {
@@ -42,7 +42,7 @@ std::string entry(std::string_view term, std::string_view text) {
 }
 std::string reference(std::string_view page) { return fmt::format("{}(1)", bold(page)); }
 
-/// The date is left out: pages of the same sources are the same bytes.
+/// The head of a page. It has no date, so that equal sources give equal bytes.
 std::string head(std::string_view page, std::string_view summary) {
   return fmt::format(
       ".\\\" Written by gen-cli from the tool's options.\n.TH {} 1 \"\" \"tensorgrad {}\" \"tensorgrad\"\n"
@@ -50,7 +50,7 @@ std::string head(std::string_view page, std::string_view summary) {
       upper(roff(page)), versionNumber(), roff(page), roff(summary));
 }
 
-/// `\fB--steps\fR=\fIN\fR`.
+/// An option as a term, such as `\fB--steps\fR=\fIN\fR`.
 std::string term(const OptionCard& option) {
   const std::string out = listText(option.names, bold);
   if (!option.names.front().starts_with('-')) return fmt::format("\\fI{}\\fR", roff(option.usage()));
@@ -106,7 +106,7 @@ std::string seeAlso(const std::vector<std::string>& pages) {
   return out;
 }
 
-/// What `--PASS=` may hold.
+/// The options that `--PASS=` accepts.
 std::string passOptions() {
   std::string out =
       section("OPTIONS OF PASSES") +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/tg-run.md.
+// Generates docs/tg-run.md.
 #include <map>
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ std::string tableOf(const std::string& title, const std::string& rows) {
 
 std::string runPage() {
   std::vector<ToolCard> tools;
-  std::map<std::string, int> uses;  // of the tables that verbs may share
+  std::map<std::string, int> uses;  // counts the uses of each table, which verbs may share
   for (const VerbInfo& verb : verbs()) ++uses[rows(tools.emplace_back(cardOf(verb)), std::string(kShared))];
   std::string shared;
   for (int most = 1; const auto& [text, count] : uses)

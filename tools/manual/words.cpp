@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What shells offer for a value, for both of them.
+// The words that both shells offer for a value.
 #include "ir/target.h"
 #include "tools/manual/manual.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Zsh completion: the options as specifications for _arguments.
+// Zsh completion, with the options as specifications for _arguments.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -11,14 +11,14 @@ namespace tg {
 
 namespace {
 
-/// Inside single quotes.
+/// A text inside single quotes.
 std::string inQuotes(std::string_view text) {
   std::string out;
   for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out;
 }
 
-/// A description or message inside a specification, where these characters have a meaning.
+/// Escapes a description or message for a specification, in which some characters have a meaning.
 std::string plain(std::string_view text) {
   std::string out;
   for (char c : text) {
@@ -28,14 +28,14 @@ std::string plain(std::string_view text) {
   return inQuotes(out);
 }
 
-/// `_tg_opt_append_adam`.
+/// The name of a function, such as `_tg_opt_append_adam`.
 std::string functionName(const std::string& tool, const std::string& what) {
   std::string out = "_" + tool + "_" + what;
   std::replace(out.begin(), out.end(), '-', '_');
   return out;
 }
 
-/// What completes a value: an action of _arguments, or one of the functions below.
+/// The action of _arguments that completes a value, or the name of one of the functions below.
 std::string action(const OptionCard& option, const std::string& tool) {
   switch (option.words) {
   case Words::files:
@@ -51,7 +51,7 @@ std::string action(const OptionCard& option, const std::string& tool) {
   return " ";
 }
 
-/// The functions that actions name.
+/// The functions that the actions name.
 std::string functions(const ToolCard& card, const std::string& tool) {
   OptionCard any;
   any.words = Words::targets;
