@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds release, times the workloads that speed is reported for, and prints tables.
+# Builds the release preset, times the standard workloads (tg-run bench), and prints tables of the results.
 #   tools/bench.sh [--gpu] [--json=FILE] [--against=OLD.json] [--bin=DIR] [WORKLOAD…]
-#   --gpu      the device that tg-run chooses, and the large workloads too; otherwise Mesa's CPU device
-#   --json     keep the figures in this file
-#   --against  ratios to such a file
-#   --bin      programs of this folder; nothing is built
+#   --gpu      use the device that tg-run chooses, with the large workloads too; by default Mesa's CPU device
+#   --json     save the results in this file
+#   --against  also print ratios to the results in such a file
+#   --bin      use the programs in this folder instead of building them
 set -euo pipefail
 usage() { sed -n '3,7s/^# *//p' "$0" >&2; exit 2; }
 
@@ -41,7 +41,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 status=0
 for workload in "${workloads[@]}"; do
-  # A process for each: what a driver reads when it is loaded depends on the workload.
+  # A separate process for each: drivers read some settings when they are loaded, and these depend on the workload.
   "$bin/tg-run" bench "$workload" --device="$device" --compile --results="$work/results.json" >&2 || status=$?
 done
 [ -e "$work/results.json" ] || exit "$status"

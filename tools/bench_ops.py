@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times single ops beside PyTorch: each forward, backward and with a step of SGD, on a GPU that both run on.
+"""Compares the time of single ops with PyTorch's: forward, backward and a step of SGD, on the same GPU.
 
     tools/bench_ops.py [--bin DIR] [--only REGEX] [--list] [--steps N] [--precision f32|bf16]
 
-A case is a module of one op whose loss is the sum of the squares of its result. tg-run profile times the device's part
-of a call; PyTorch, which reads the same text here, replays a CUDA graph of the same work. Milliseconds, and how many
-times as long PyTorch takes. Without PyTorch and CUDA only our column is measured. In bf16 parameters stay f32: the
-module runs through mixed-precision, PyTorch under autocast.
+A case is a module of one op, whose loss is the sum of the squares of its result. tg-run profile measures the device's
+time in a call. For PyTorch, this script parses the same module text and replays a CUDA graph of the same work. The
+table has milliseconds, and PyTorch's time divided by ours. Without PyTorch and CUDA only our column is measured. With
+bf16, parameters stay f32: the module is compiled with mixed-precision, and PyTorch runs under autocast.
 """
 import argparse
 import json
@@ -23,13 +23,13 @@ def tensor(shape, dtype="f32"):
 
 
 class Cases:
-    """Modules by name."""
+    """Collects the cases: module texts by name."""
 
     def __init__(self):
         self.modules = {}
 
     def add(self, name, params, lines, shape, ids=None, loss=None):
-        """`lines` compute %r of `shape` from params; `ids` are integer inputs. `loss` is a line that is the loss."""
+        """`lines` compute %r of `shape` from `params` and the integer inputs `ids`. `loss`, if given, computes %loss."""
         ids = ids or {}
         text = ["module @ops {"]
         text += [f"  param @{p} : {tensor(s)} {{init = randn(0.5)}}" for p, s in params.items()]
@@ -65,7 +65,7 @@ class Cases:
         self.add(name, params, [f"%n = tg.{op} %x{by} : {tensor(x)}", f"%r = tg.tanh %n : {tensor(x)}"], x)
 
     def standardized(self, name, shape, axes):
-        """Over some axes, as batch, group and instance norm do it."""
+        """Normalises over some axes, as batch, group and instance norm do."""
         few = [1 if axis in axes else extent for axis, extent in enumerate(shape)]
         lines = [
             f"%m = tg.mean %x {{axes = {axes}, keepdims = true}} : {tensor(few)}",
@@ -148,7 +148,7 @@ def cases():
 
 
 def ours(tg_run, text, options):
-    """Milliseconds of a call on the device; None where it failed."""
+    """The device's milliseconds in a call of our module; None on failure."""
     mixed = "" if options.precision == "f32" else f",mixed-precision{{precision={options.precision}}}"
     pipeline = f"append-grad{mixed},append-sgd"
     with tempfile.NamedTemporaryFile("w", suffix=".tgir") as file:
@@ -163,7 +163,7 @@ def ours(tg_run, text, options):
 
 
 class Torch:
-    """Runs such modules by PyTorch, in f32 without TF32 or under autocast."""
+    """Runs the modules' texts with PyTorch, in f32 without TF32, or under autocast."""
 
     def __init__(self, precision):
         import torch  # pylint: disable=import-outside-toplevel
@@ -208,14 +208,14 @@ class Torch:
         }.get(name, lambda: getattr(t, name)(*x))()
 
     def step(self, text):
-        """A function that does one step of the module."""
+        """Parses a module and returns a function that runs one training step of it."""
         t = self.torch
         shape = lambda text: [int(extent) for extent in re.findall(r"(\d+)x", text)]
         params = {
             name: (t.randn(shape(type_), device="cuda") * 0.5).requires_grad_()
             for name, type_ in re.findall(r"param @(\w+) : tensor<(.*?)(?:f32)>", text)
         }
-        # Ids are rows of what is looked up, or classes.
+        # Ids must be valid rows of the embedding's table, or valid classes.
         extent = 1
         for kind, operand in re.findall(r"tg\.(embedding|cross_entropy) %(\w+)", text):
             extent = params[operand].shape[0 if kind == "embedding" else -1]
@@ -242,7 +242,7 @@ class Torch:
         return run
 
     def time(self, text):
-        """Milliseconds of a replay, the least mean of three series."""
+        """Milliseconds of one replay of the step: the lowest mean of three series."""
         t = self.torch
         run = self.step(text)
         side = t.cuda.Stream()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks every #include of the rooms against the table of layers.
+"""Checks every #include of the top-level folders ("rooms") against the table of layers.
 
-    tools/check_layers.py [ROOT]      the tree
-    tools/check_layers.py --self-test that each kind of bad include is found
+    tools/check_layers.py [ROOT]       checks the tree
+    tools/check_layers.py --self-test  checks that each kind of bad include is found
 """
 import pathlib
 import re
@@ -14,10 +14,10 @@ ROOMS = ("ir", "passes", "codegen", "runtime", "tools", "test", "docs")
 SUFFIXES = {".h", ".cpp", ".def", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.M)
 
-# Of codegen, what makes kernels of regions: a library of its own below passes.
+# The files of codegen that turn regions into kernels. They are a separate library, below passes.
 KERNELS = r"(emit_(loops|map|random|region|window)|fragment|index|lower|plain_region|product|schedule|split_matrices|tile|triangle).*"
 
-# First match wins: which files, and what they may include beside their own room.
+# Patterns of files, each with what these may include besides their own room. The first match applies.
 LAYERS = (
     (r"ir/.*", ()),
     (r"codegen/" + KERNELS, (r"ir/.*",)),
@@ -30,13 +30,13 @@ LAYERS = (
     (r"runtime/.*", (r"ir/.*",)),
     (r"(tools|test|docs)/.*", (r".*",)),
 )
-# The rest of their room is above them.
+# These files may include only this part of their own room, since the rest is in a higher layer.
 OWN_ROOM = {r"codegen/" + KERNELS: r"codegen/" + KERNELS}
 
-# Written by the build, not in the tree.
+# Files that the build generates.
 GENERATED = {"ir/targets.inc", "runtime/profile_page.inc", "runtime/run_page.inc", "tensorgrad_bundle.h"}
 
-# Libraries that only some rooms may use.
+# External libraries, each with the rooms that may use it.
 EXTERNAL = (
     (r"(vulkan/.*|volk\.[hc])", ("runtime", "tools", "test")),
     (r"shaderc/.*", ("codegen", "test")),
@@ -47,14 +47,14 @@ EXTERNAL = (
 
 
 def complaintOf(path, quoted, angled):
-    """Why the file `path` may not have this include, or None."""
+    """The reason why the file `path` may not have this include, or None."""
     room = path.split("/")[0]
     if angled:
         for library, rooms in EXTERNAL:
             if re.fullmatch(library, angled) and room not in rooms:
                 return f"only {', '.join(rooms)} may include <{angled}>"
         return None
-    # The loader of bundles is compiled where no tree is.
+    # The loader of bundles is compiled outside of the tree.
     if path.startswith(("runtime/bundle/", "test/tools/inputs/")) and quoted == "tensorgrad_bundle.h":
         return None
     if quoted.split("/")[0] not in ROOMS or "/" not in quoted:
@@ -69,7 +69,7 @@ def complaintOf(path, quoted, angled):
 
 
 def check(root):
-    """All complaints as `file:line: reason`, and the number of includes seen."""
+    """All violations as `file:line: reason`, and the number of includes checked."""
     complaints, seen = [], 0
     for room in ROOMS:
         for file in sorted((root / room).rglob("*")):

@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# check_links.sh BIN LIB: tg-grad, tg-adam, tg-sgd, tg-fuse and tg-plan hold no part of a shader compiler or of
-# Vulkan, and no library of LIB that they need does. That the same search finds both in the tools that do need them
-# shows that it can find.
+# check_links.sh BIN LIB: checks that tg-grad, tg-adam, tg-sgd, tg-fuse and tg-plan, and the libraries in LIB that
+# they need, contain no part of a shader compiler or of Vulkan. As a test of the search itself, it must find both in
+# tools that do need them.
 set -uo pipefail
 bin=$1 lib=$2
 status=0
 
 needed() { readelf -dW "$1" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p'; }
 
-# parts TOOL: the tool's file and those of the project's own shared libraries that it needs, also through others.
+# parts TOOL: prints the tool's file and the project's own shared libraries that it needs, directly or indirectly.
 parts() {
   local todo=("$bin/$1") seen=" " file name
   while [ ${#todo[@]} -gt 0 ]; do
@@ -24,7 +24,7 @@ parts() {
   done
 }
 
-# traces TOOL PATTERN: names of shared libraries and symbols in its parts that match.
+# traces TOOL PATTERN: prints the names of shared libraries and symbols in the tool's parts that match.
 traces() {
   local part
   for part in $(parts "$1"); do

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# The one call that configures a build. Sourced by demo.sh and test.sh.
+# Defines the function that configures a build. Sourced by demo.sh and test.sh.
 
-# configure PRESET [OPTION of cmake…]: a build folder that is not there yet is to be ready soon, which takes batches
-# of sources; one that is there stays as it is, because sources by themselves are faster to build again.
+# configure PRESET [OPTION of cmake…]: configures build/PRESET. A new folder compiles sources in batches, for the
+# fastest first build. An existing folder keeps its setting, since separate sources are faster to rebuild.
 configure() {
   local preset=$1 fresh=()
   shift

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """count_results.py REPORT STATUS: prints `passed failed` for a JUnit report of ctest or lit, then
-the name of each failed case and the end of what it printed.
+the name of each failed case and the end of its output.
 
-A suite that ends with a non-zero status without a failed case, or without a readable report, counts
-as one failure: a crashed runner or an empty suite never looks like success. Skipped cases count as
-neither.
+A suite that exits with a non-zero status but has no failed case, or has no readable report, counts
+as one failure, so a crashed runner or an empty suite never looks like success. Skipped cases are not
+counted.
 """
 import sys
 import xml.etree.ElementTree as xml
@@ -15,14 +15,14 @@ LINES_SHOWN = 20
 
 
 def output_of(case):
-    """The last lines a failed case printed: ctest's `system-out`, lit's `failure`."""
+    """The last lines of a failed case's output: ctest's `system-out`, lit's `failure`."""
     parts = [case.find("system-out"), case.find("failure"), case.find("error")]
     text = next((part.text for part in parts if part is not None and part.text), "")
     return text.strip().splitlines()[-LINES_SHOWN:]
 
 
 def count(report, status):
-    """Passed and failed cases of the report, and the failed ones as (name, last lines)."""
+    """The numbers of passed and failed cases of the report, and the failed ones as (name, last lines)."""
     passed = 0
     failures = []
     try:

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds, trains a character GPT on a text this machine has, prints a sample.
-# Fails when the loss did not fall below 2.3 nats; knowing each letter's predecessor alone gives 2.42.
+# Installs missing packages, builds, trains a character GPT on a text of this machine, and prints a sample.
+# Fails unless the loss falls below 2.3 nats. A model that knows only the preceding letter reaches 2.42.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/packages.sh
@@ -23,7 +23,7 @@ echo "== build"
 configure release -DTG_TESTS=OFF
 cmake --build --preset release -j "$(nproc)" --target tg-run gpt-gen
 
-# Mesa's CPU device, on a machine with a GPU too.
+# Always Mesa's CPU device, even on a machine with a GPU.
 device=cpu
 
 echo "== the model"
@@ -38,14 +38,14 @@ rm -rf "$out/run"  # of an earlier demo
 "$bin/tg-run" train "$out/gpt.tgir" --data="text:$text" --steps="$steps" --lr=2e-3 --log-every=50 \
   --device="$device" --run-dir="$out/run" | tee "$out/train.log"
 
-# The run's last figures: `600 steps in 125.0 s | mean loss of the last 20 steps 1.5446`.
+# The last line of the run: `600 steps in 125.0 s | mean loss of the last 20 steps 1.5446`.
 read -r seconds loss < <(sed -nE 's/^[0-9]+ steps in ([0-9.]+) s \| mean loss .* (\S+)$/\1 \2/p' "$out/train.log") || true
 if ! awk -v loss="${loss:-none}" -v bound="$bound" 'BEGIN { exit !(loss ~ /^[0-9.]+$/ && loss + 0 < bound) }'; then
   ended="failed: the mean loss of the last 20 steps is ${loss:-not told}, not below $bound"
   exit 1
 fi
 
-# Of so small a model after so short a training: words are spelt, sentences mean nothing.
+# A model this small, trained this briefly, spells words, but its sentences have no meaning.
 parameters=$(sed -nE 's/.*\| parameters ([0-9]+) \|.*/\1/p' "$out/train.log")
 echo "== a sample: what $((parameters / 1000)) thousand parameters know of English after $steps steps"
 "$bin/tg-run" sample "$out/run" --device="$device" --tokens=200

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What takes hours: the fuzzers under the sanitizers with a new seed each time, and the tests that -DTG_NIGHTLY=ON
-# adds. The last line is `N passed, N failed`; inputs of findings stay in build/nightly/findings.
-#   tools/nightly.sh [HOURS]    for the fuzzers together; 4 by default
+# Runs the tests that take hours: the fuzzers under the sanitizers, with a new seed each time, and the tests that
+# -DTG_NIGHTLY=ON adds. The last line is `N passed, N failed`. Inputs of findings are kept in build/nightly/findings.
+#   tools/nightly.sh [HOURS]    total time for the fuzzers; 4 hours by default
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 . tools/packages.sh
@@ -30,17 +30,17 @@ finish() {
 
 installMissing "$build_packages" "$test_packages" || { failed=1; finish; }
 
-# Folders of its own, in which nobody edits: ready soon, in batches.
+# Separate build folders, in which nothing is rebuilt after edits, so compiling in batches is fastest.
 quick=-DTG_QUICK_BUILD=ON
 
-# Programs of test/fuzz, each for its share of the time.
+# Programs of test/fuzz. Each gets an equal share of the time.
 fuzzers="fuzz_modules"
 cmake --preset asan -B build/nightly-asan $quick && cmake --build build/nightly-asan -j "$jobs" --target $fuzzers \
   || { failed=1; finish; }
 findings=build/nightly/findings
 mkdir -p "$findings"
 count=$(wc -w <<< "$fuzzers")
-seconds=$(awk "BEGIN { print int($hours * 3600 / $count) + 1 }")  # 0 would be without an end
+seconds=$(awk "BEGIN { print int($hours * 3600 / $count) + 1 }")  # 0 would mean no limit
 seed=${TG_FUZZ_SEED:-$(date +%s)}
 for fuzzer in $fuzzers; do
   step "$fuzzer, seed $seed" env ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=0 \

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# The Debian packages that building and testing need, and the one call that installs what is missing.
+# The Debian packages that building and testing need, and a function that installs the missing ones.
 # Sourced by demo.sh and test.sh.
 
-# One package a line, with what it is for.
+# One package on each line, with its purpose.
 build_packages="
 g++                   the C++20 compiler
 cmake                 the build system
@@ -34,7 +34,7 @@ file                      tells it which files are programs
 groff-base                renders the man pages
 "
 
-# Installs the packages of the given tables that are missing, and says which and why.
+# installMissing TABLE…: installs the missing packages of the tables, and prints which and why.
 installMissing() {
   if ! command -v dpkg-query >/dev/null; then
     echo "not a Debian system: nothing is installed, these are needed:"

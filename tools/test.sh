@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds, and runs every test. The last lines are the failed tests, if
-# any, with the end of what they printed, and `N passed, N failed`.
-#   --fast   leave out the sanitizer build and the lint
+# Installs missing packages, builds, and runs all tests. The last lines are the failed tests, if any, with the end of
+# their output, and then `N passed, N failed`.
+#   --fast   skip the sanitizer build and the lint
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 . tools/packages.sh
@@ -18,7 +18,7 @@ done
 
 passed=0
 failed=0
-failures= # What finish() shows of the failed tests.
+failures= # The text about failed tests that finish() prints.
 jobs=$(nproc)
 lit=/usr/lib/llvm-19/build/utils/lit/lit.py
 
@@ -29,7 +29,7 @@ finish() {
   exit
 }
 
-# step NAME COMMAND…: counts as one test.
+# step NAME COMMAND…: runs the command as one test.
 step() {
   local name=$1
   shift
@@ -43,7 +43,7 @@ step() {
   fi
 }
 
-# suite NAME REPORT COMMAND…: counts the cases of the JUnit report the command writes.
+# suite NAME REPORT COMMAND…: runs the command and counts the cases in the JUnit report that it writes.
 suite() {
   local name=$1 report=$2 counted good bad
   shift 2
@@ -62,7 +62,7 @@ suite() {
 
 build() { configure "$1" && cmake --build --preset "$1" -j "$jobs"; }
 
-# runSuites PRESET [option of ctest…]
+# runSuites PRESET [OPTION of ctest…]: runs the unit tests and the lit tests of a build.
 runSuites() {
   local preset=$1 dir=$PWD/build/$1
   shift
@@ -78,7 +78,7 @@ if ! installMissing "$build_packages" "$test_packages"; then
   finish
 fi
 
-# The tests mean the same device everywhere: Mesa's on the CPU, unless the caller names another.
+# All tests use the same device on every machine: Mesa's CPU device, unless the caller selects another driver.
 if [ -z "${VK_ICD_FILENAMES:-}${VK_DRIVER_FILES:-}" ]; then
   for icd in /usr/share/vulkan/icd.d/lvp_icd*.json; do
     [ -e "$icd" ] && export VK_ICD_FILENAMES=$icd

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a lit configuration that projects with tensorgrad's tools share. In a lit.cfg.py:
+"""The common part of lit configurations for projects that use tensorgrad's tools. In a lit.cfg.py:
 
     config.name = "my-pass"
     config.test_source_root = os.path.dirname(__file__)
     lit_config.load_config(config, LIT_CONFIG)  # tensorgrad_LIT_CONFIG of find_package(tensorgrad)
 
-gives tests in .tgir and .test files, with tg-opt, tg-run and FileCheck, not and count of LLVM on the path.
-`config.tg_tools_dir`, if set before, is where the tools are; else they are found on the path.
+runs tests in .tgir and .test files, with tg-opt, tg-run, and FileCheck, not and count of LLVM on the path.
+The tools are found in `config.tg_tools_dir`, if that is set before, or else on the path.
 """
 import glob
 import os
@@ -20,7 +20,7 @@ llvm = sorted(glob.glob("/usr/lib/llvm-*/bin/FileCheck"), key=lambda path: (len(
 if llvm:
     tools.append(os.path.dirname(llvm[-1]))
 config.environment["PATH"] = os.pathsep.join([*filter(None, tools), os.environ["PATH"]])
-# A test compiles what it runs, and leaves the user's folder alone.
+# Tests use no cache: they compile everything, and do not touch the user's cache folder.
 config.environment["TENSORGRAD_CACHE"] = ""
 for name in ("VK_ICD_FILENAMES", "VK_DRIVER_FILES", "XDG_RUNTIME_DIR", "HOME"):
     if name in os.environ:
