@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Generates the C header of a bundle.
 #include <cctype>
 #include <set>
 

@@ -25,7 +25,7 @@ static std::string describe(const tgb_tensor& tensor) {
   return text + tensor.dtype;
 }
 
-/// The number that an f16 stands for.
+/// The value of an f16.
 static double ofHalf(uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
   double value = exponent > 0 ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24);
@@ -33,7 +33,7 @@ static double ofHalf(uint16_t bits) {
   return bits >> 15 ? -value : value;
 }
 
-/// The number that a bf16 stands for: the upper half of an f32.
+/// The value of a bf16, which is the upper half of an f32.
 static double ofBrain(uint16_t bits) {
   const uint32_t whole = static_cast<uint32_t>(bits) << 16;
   float real;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Generates manifest.json of a bundle: its buffers, kernels, commands, inputs and results, and what the kernels need.
 #include <algorithm>
 
 #include <fmt/format.h>

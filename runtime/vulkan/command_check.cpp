@@ -32,6 +32,7 @@ Result<void> checkAlignment(const std::string& who, int64_t offset, int64_t alig
       fmt::format("{} starts at byte {}, which is no multiple of {} ({})", who, offset, alignment, limit));
 }
 
+/// Checks a binding: its range, its alignment, and the device's limit on the size of a storage binding or texel view.
 Result<void> checkBinding(Device& device, const std::string& who, const Binding& binding, BindingKind kind) {
   if (!binding.buffer) return fail(fmt::format("{} names no buffer of this device", who));
   const int64_t bytes = bytesOf(binding);

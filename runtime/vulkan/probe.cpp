@@ -144,6 +144,7 @@ void queryMatrices(Probe& probe, VkInstance instance, bool usable) {
   }
 }
 
+/// Queries the features that kernels may use, and records those that the device lacks.
 void queryFeatures(Probe& probe, VkInstance instance) {
   Features features(probe.apiVersion);
   const auto& core = features.core.features;
@@ -287,6 +288,8 @@ bool tellsStatistics(VkPhysicalDevice physical) {
   return askedFeatures(physical, feature).pipelineExecutableInfo;
 }
 
+/// Collects everything about a physical device. A device that cannot be used gets `unusable` set instead of an error,
+/// so that listings can show it.
 Probe probeDevice(VkInstance instance, VkPhysicalDevice physical, int index) {
   Probe probe;
   probe.physical = physical;
