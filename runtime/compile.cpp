@@ -30,6 +30,7 @@ Result<void> runManager(PassManager manager, Compiled& work, const DiagnosticHan
   return manager.run(work.module);
 }
 
+/// The passes from `stage` to `options.until`, with the options that differ from their defaults.
 PassManager restOfPipeline(Stage stage, const Target& target, const CompileOptions& options) {
   const DropCapturesOptions defaults;
   AttrList fuse = {{"target", Attr::string(targetOption(target))}};

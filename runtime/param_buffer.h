@@ -26,7 +26,7 @@ struct ParamBuffer {
   std::shared_ptr<std::recursive_mutex> turn;
 };
 
-/// By the parameter's name, without '@'.
+/// Keyed by the parameter's name, without '@'.
 using ParamBuffers = std::map<std::string, ParamBuffer, std::less<>>;
 
 }  // namespace tg

@@ -53,6 +53,8 @@ double deviceMicroseconds(const TimedCall& call) {
   return sum;
 }
 
+/// The host's phases and the commands of a call. The device has its own clock, so the commands' times are shifted until
+/// the last one ends when the host saw the call complete.
 ProfiledCall detailOf(const TimedCall& call, Clock::time_point first) {
   ProfiledCall out;
   out.begin = microseconds(first, call.begin);

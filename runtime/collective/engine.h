@@ -24,7 +24,7 @@ enum class Reduction : uint8_t { sum, mean, same };
 /// the other ranks' shards from their owners.
 enum class Kind : uint8_t { allReduce, reduceScatter, allGather };
 
-/// By the names in a module's text.
+/// Converts the names in a module's text.
 inline Reduction reductionOf(std::string_view name) {
   return name == "sum" ? Reduction::sum : name == "same" ? Reduction::same : Reduction::mean;
 }
@@ -40,14 +40,14 @@ inline int64_t sentBytes(Kind kind, int64_t bytes, int64_t ranks) {
   return times * bytes * (ranks - 1) / ranks;
 }
 
-/// What collectives have cost this rank so far.
+/// The cost of collectives to this rank so far.
 struct Traffic {
   int64_t bytes = 0;    ///< sent
   double inFlight = 0;  ///< seconds with a collective in flight
   double waited = 0;    ///< seconds the caller was blocked in `wait`
 };
 
-/// From the start of the first of some tasks to the end of the last.
+/// The time from the start of the first of some tasks to the end of the last.
 struct Interval {
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin, end;
@@ -64,7 +64,7 @@ struct Task {
   Reduction reduction = Reduction::sum;
   /// Polled by another thread until the elements may be read; empty: they may be at once.
   std::function<bool()> ready = nullptr;
-  /// Where the times are written, or null. Several tasks may share one; read it after their `wait`.
+  /// Receives the times, unless null. Several tasks may share one; read it after their `wait`.
   Interval* interval = nullptr;
   Kind kind = Kind::allReduce;
   /// The shared memory that holds the elements, at the same offset on each rank (shared_memory.h), or null. With it

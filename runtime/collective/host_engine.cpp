@@ -134,7 +134,7 @@ void HostEngine::abort(int code) {
     abortCode_ = code;
   }
   changed_.notify_all();
-  // With most transports the process ends here.
+  // With most transports, this call ends the process.
   if (thread_.joinable()) thread_.join();
 }
 
@@ -208,7 +208,7 @@ void HostEngine::serve() {
   changed_.wait(lock, [&] { return closing_ || abortCode_ >= 0; });
 }
 
-/// Waits up to 50 ms for a job. False when the engine closes and none is left.
+/// Waits up to 50 ms for a job. False if the engine is closing and no job is left.
 bool HostEngine::waitForJobs() {
   std::unique_lock lock(mutex_);
   if (!jobs_.empty() || !active_.empty()) return true;
@@ -217,7 +217,7 @@ bool HostEngine::waitForJobs() {
   return !jobs_.empty() || !closing_;
 }
 
-/// Starts the oldest job if it is ready and fewer than kMaxInFlight are in flight. Whether it did.
+/// Starts the oldest job if it is ready and fewer than kMaxInFlight are in flight. Returns whether it did.
 Result<bool> HostEngine::startNext() {
   Job job;
   {
@@ -244,7 +244,7 @@ Result<bool> HostEngine::startNext() {
   return true;
 }
 
-/// Polls the tasks in flight. Whether one progressed.
+/// Polls the tasks in flight. Returns whether any progressed.
 Result<bool> HostEngine::advance() {
   bool progressed = false, mayGather = true;
   for (ActiveTask& active : active_) {
@@ -271,7 +271,7 @@ std::pair<std::byte*, int64_t> HostEngine::shard(const Task& task, int rank) con
   return {static_cast<std::byte*>(task.elements) + first * size, (end - first) * size};
 }
 
-/// Where `own` of this rank's shared memory lies in that of another rank.
+/// The address in another rank's shared memory that corresponds to `own` in this rank's.
 std::byte* HostEngine::peerAddress(const Task& task, std::byte* own, int rank) const {
   return task.shared->of(rank) + (own - task.shared->of(rank_));
 }
@@ -418,7 +418,7 @@ Result<void> HostEngine::waitAll(std::vector<Message> messages) {
   return {};
 }
 
-/// Removes the messages that are complete. Whether there were any.
+/// Removes the messages that are complete. Returns whether there were any.
 Result<bool> HostEngine::progress(std::vector<Message>& messages) {
   const size_t before = messages.size();
   Result<void> good;
@@ -497,7 +497,7 @@ Result<void> HostEngine::leave() {
   return {};
 }
 
-/// The error for a lost rank, without which the job cannot go on.
+/// The error for a lost rank, after which the job cannot continue.
 Error HostEngine::lost(int peer, const std::string& what) const {
   // The lowest rank that is left.
   const_cast<HostEngine*>(this)->reporter_ = peer == 0 ? 1 : 0;

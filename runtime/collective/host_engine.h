@@ -101,7 +101,7 @@ class HostEngine : public Engine {
   Error lost(int peer, const std::string& what) const;
 
   double timeout_ = 0;
-  // Of the engine's thread.
+  // Used only by the engine's thread.
   TgTransport* transport_ = nullptr;
   std::vector<Peer> peers_;
   std::deque<ActiveTask> active_;              ///< in the order of their tickets

@@ -15,7 +15,7 @@ namespace tg::collective {
 
 namespace {
 
-/// How often observers are polled, and NCCL and the other engine are asked for errors.
+/// The interval for polling observers, and for checking NCCL and the other engine for errors.
 constexpr auto kPoll = std::chrono::microseconds(20);
 constexpr auto kAsk = std::chrono::milliseconds(100);
 /// NCCL reports a lost rank earlier than the launcher or the other engine, which know its number: wait for them so long.

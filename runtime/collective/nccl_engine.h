@@ -23,7 +23,7 @@ namespace tg::collective {
 /// A CUDA device with one stream. Imports memory and timeline semaphores of Vulkan by file descriptors.
 class CudaGpu : public std::enable_shared_from_this<CudaGpu> {
  public:
-  /// By the UUID that Vulkan reports (8-4-4-4-12 digits). An error if CUDA has no such device.
+  /// Opens the device with the UUID that Vulkan reports (8-4-4-4-12 digits). An error if CUDA has no such device.
   static Result<std::shared_ptr<CudaGpu>> open(std::shared_ptr<const NcclLibrary> library,
                                                const std::string& uuid);
   ~CudaGpu();
@@ -157,7 +157,7 @@ class NcclEngine final : public Engine {
   Error failure_;
   bool closing_ = false;
 
-  // Of the thread: the end of the last run, the last check for errors, and the first error of NCCL.
+  // Used only by the thread: the end of the last run, the last check for errors, and the first error of NCCL.
   Clock::time_point before_{}, asked_{}, suspect_{};
   std::thread thread_;
 };

@@ -7,7 +7,7 @@
 
 namespace tg::collective {
 
-/// By blocks, so that the inner loops run over contiguous elements.
+/// Works in blocks, so that the inner loops run over contiguous elements.
 template <class T>
 static void reduceAs(Reduction reduction, const std::vector<const std::byte*>& inputs, int64_t count,
                      const std::vector<std::byte*>& outputs) {

@@ -9,7 +9,7 @@ WorkerPool::WorkerPool(int helpers) {
   try {
     for (int index = 1; index <= helpers; ++index) helpers_.emplace_back([this, index] { work(index); });
   } catch (const std::system_error&) {
-    // Works with the threads it got.
+    // Continue with the threads that were started.
   }
 }
 

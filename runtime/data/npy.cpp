@@ -113,7 +113,7 @@ std::optional<FileType> fileTypeOf(std::string_view descr) {
   return std::nullopt;
 }
 
-/// The header's text, and where it ends.
+/// The header's text, and the offset of its end.
 struct NpyHeaderText {
   std::string_view header;
   size_t end;

@@ -152,6 +152,9 @@ void Flattener::atomic(const Op& op, Atomic::Kind kind) {
   emit({Code::atomic, 0, static_cast<uint32_t>(program_.atomics.size() - 1)});
 }
 
+/// A `tgk.if` with one or two regions:
+///
+///   jumpUnless condition, else;  first region;  jump end;  else: second region;  end:
 void Flattener::branch(const Op& op) {
   uint32_t test = here();
   emit({Code::jumpUnless, 0, 0, operand(op, 0, 0)});
@@ -171,6 +174,7 @@ void Flattener::branch(const Op& op) {
   if (op.regions.size() == 2) program_.code[skip].a = here();
 }
 
+/// Moves the yielded values of a loop's body to its carried values.
 void Flattener::yieldToLoop(const Op& op) {
   const Op* yield = yieldOf(*op.regions[0]);
   const auto& carried = iterArgs(op);

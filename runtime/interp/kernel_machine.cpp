@@ -238,6 +238,7 @@ void KernelMachine<Real>::advance() {
   }
 }
 
+/// Resets all invocations of the workgroup to the start of the kernel, and sets their ids.
 template <class Real>
 void KernelMachine<Real>::startLanes() {
   std::array<int64_t, 3> group{group_ % grid_[0], group_ / grid_[0] % grid_[1],
@@ -261,6 +262,8 @@ void KernelMachine<Real>::startLanes() {
   subgroupTurns_.assign((lanes_ + options_.subgroupSize - 1) / options_.subgroupSize, 0);
 }
 
+/// Runs one workgroup. Invocations run until all of them wait or are done. Then, if some wait at an op of a subgroup,
+/// the earliest such op of each subgroup is run; otherwise all must be at the same barrier, which is released.
 template <class Real>
 Result<void> KernelMachine<Real>::group(int64_t index) {
   group_ = index;

@@ -64,7 +64,7 @@ struct TrainControl {
   std::atomic<bool> stop = false;        ///< finish the steps in flight, save and return
   std::atomic<bool> checkpoint = false;  ///< save after the steps in flight, and continue
   std::atomic<bool> saving =
-      false;  ///< told by the trainer: a checkpoint is being written, while steps go on or not
+      false;  ///< set by the trainer while a checkpoint is being written, even in the background
   std::atomic<bool> atOnce = false;  ///< with stop: no further checkpoint after the one being written
 };
 
