@@ -31,8 +31,8 @@ namespace {
 constexpr int kLeastSteps = 20, kMostSteps = 10000;
 /// Devices start slowly: clocks must rise, and memory is mapped when it is first accessed.
 constexpr double kWarmSeconds = 0.3;
-/// Steps are timed together for about this many milliseconds, so that the host's part of the last one does not matter;
-/// but at most as many steps as the requested minimum.
+/// Steps are timed in groups of about this many milliseconds, so that the host's part of the last one does not matter;
+/// but at most kLeastSteps together.
 constexpr double kTogether = 5;
 
 struct BenchFlags {
@@ -56,7 +56,7 @@ struct Timing {
 };
 
 /// Runs steps as tg-run train does, beginning each one before the previous loss is read. The device is idle before the
-/// first and after the last, so the time includes no other steps. Returns the milliseconds of each step.
+/// first and after the last, so the time includes no other steps. Returns the mean milliseconds of a step.
 Result<double> timeSteps(Session& session, const Inputs& inputs, int count, double& loss) {
   const auto start = Clock::now();
   for (int begun = 0, ended = 0; ended < count; ++ended) {
@@ -67,6 +67,7 @@ Result<double> timeSteps(Session& session, const Inputs& inputs, int count, doub
   return since(start) / count;
 }
 
+/// Runs warm-up steps, and then times steps in groups until there are enough of them and enough time has passed.
 Result<Timing> measure(Session& session, const Inputs& inputs, const BenchFlags& flags) {
   Timing timing;
   std::optional<double> firstLoss;

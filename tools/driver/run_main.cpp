@@ -44,6 +44,7 @@ int runVerb(const VerbInfo& info, const Arguments& args, std::string& tool) {
   return open.verb->run(*open.app, args);
 }
 
+/// Runs the verb that the first word names, or else the first verb of verbs.def with all words.
 int dispatch(Arguments args, std::string& tool) {
   if (!args.empty() && args[0] == "help") {
     args.erase(args.begin());

@@ -317,6 +317,9 @@ void noteOtherTarget(const ModelFlags& flags, const Module& module, const Target
       own->name, device.name);
 }
 
+/// Compiles the module up to stage spirv for the target of the flags or the device. If it exceeds the memory budget, or
+/// keeps it only by costly rematerialisation, it is compiled again with its batch in parts. With the interpreter and
+/// without --target, it is not compiled. Writes --emit-module. Returns 0, or an exit code after printing the error.
 int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector<std::string>& entries,
                  SessionOptions& options, std::unique_ptr<Module>& module, OpenModel& out) {
   const vulkan::DeviceInfo* open = options.device.open ? &options.device.open->info() : nullptr;

@@ -51,6 +51,8 @@ std::string scheduleOf(const Module& module) {
   return "";
 }
 
+/// Converts the command line's options to the trainer's, and checks them against the data. The number of steps is
+/// rounded up to a multiple of the stride.
 Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed, int64_t stride) {
   TrainerOptions out;
   out.stride = stride;
