@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gen-docs DIR: writes DIR/ops.md, DIR/passes.md, DIR/schedules.md, DIR/tg-run.md,
-// DIR/from-typescript.md and DIR/from-kernel-ir.md from the tables.
+// gen-docs DIR: generates pages of the documentation from the tables (tools/driver/docs.h, tools/manual/manual.h), and
+// the shipped targets as JSON files.
 #include <cstdio>
 #include <filesystem>
 #include <string>

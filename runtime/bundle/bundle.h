@@ -34,7 +34,7 @@ Result<void> mayWriteBundle(const std::string& path, bool force);
 Result<void> writeBundle(const std::string& path, const BundleFiles& files, bool force);
 
 struct BundleCheck {
-  std::string manifest;  ///< manifest.json as it stands
+  std::string manifest;  ///< the text of manifest.json
   std::string damage;    ///< the first file that is missing or differs from the manifest; "" if none
 };
 /// Reads a bundle's manifest and checks every file that it names. An error if the folder has no manifest.

@@ -34,7 +34,7 @@ inline Kind kindOf(std::string_view name) {
                                   : Kind::allReduce;
 }
 
-/// Bytes that each rank sends, and as many it receives, for a collective over `bytes` of all shards together.
+/// The bytes that each rank sends (it receives as many), for a collective over `bytes` of all shards together.
 inline int64_t sentBytes(Kind kind, int64_t bytes, int64_t ranks) {
   const int64_t times = kind == Kind::allReduce ? 2 : 1;  // a reduce-scatter and an all-gather
   return times * bytes * (ranks - 1) / ranks;
@@ -62,7 +62,7 @@ struct Task {
   int64_t count = 0;
   Element element = Element::f32;
   Reduction reduction = Reduction::sum;
-  /// Polled by another thread until the elements may be read; empty: they may be at once.
+  /// Polled by another thread until the elements may be read; empty means at once.
   std::function<bool()> ready = nullptr;
   /// Receives the times, unless null. Several tasks may share one; read it after their `wait`.
   Interval* interval = nullptr;
@@ -81,7 +81,7 @@ class Engine {
 
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
-  /// For messages: `2 ranks by mpi`.
+  /// A description for messages, such as `2 ranks by mpi`.
   virtual std::string describe() const = 0;
 
   /// Starts a task and returns its ticket. The elements belong to the engine until `wait` of the ticket returns.
@@ -90,12 +90,13 @@ class Engine {
 
   virtual Traffic traffic() const = 0;
 
-  /// This engine, if it works on GPU memory by NCCL (nccl_engine.h). Null: device memory is staged through the host.
+  /// This engine as an NcclEngine, if it works on GPU memory by NCCL (nccl_engine.h); null if device memory is staged
+  /// through the host.
   virtual NcclEngine* nccl() { return nullptr; }
 
-  /// Collective: each rank's text, in rank order.
+  /// All ranks call this together: returns each rank's text, in rank order.
   virtual Result<std::vector<std::string>> allGather(const std::string& own) = 0;
-  /// Collective: the logical and of all ranks' values.
+  /// All ranks call this together: returns the logical and of their values.
   Result<bool> agree(bool own) {
     TG_TRY(const std::vector<std::string> said, allGather(own ? "yes" : "no"));
     return std::all_of(said.begin(), said.end(), [](const std::string& each) { return each == "yes"; });

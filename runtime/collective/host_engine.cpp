@@ -29,7 +29,7 @@ constexpr char kAlive = 'a', kLeaving = 'l';
 constexpr auto kHeartbeatEvery = std::chrono::milliseconds(500);
 /// How long messages may still arrive after a rank's last heartbeat.
 constexpr auto kLastMessages = std::chrono::seconds(1);
-/// Elements: 4 MiB of f32.
+/// The number of elements in a chunk: 4 MiB of f32.
 constexpr int64_t kChunk = int64_t(1) << 20;
 constexpr size_t kMaxInFlight = 4;
 /// Many transports make progress only while polled, 32 KiB at a time. The thread polls without a pause until nothing
@@ -93,7 +93,7 @@ Result<int64_t> HostEngine::begin(const Task& task) {
     return fail(
         fmt::format("{} elements cannot be divided into equal shards for {} ranks", task.count, ranks_));
   Task chunk = task;
-  // The shards of the other kinds are those of the whole range, not of each chunk.
+  // The shards of other kinds divide the whole range, so only an allReduce can be cut into chunks.
   const bool cut = task.kind == Kind::allReduce;
   for (int64_t left = task.count - kChunk; cut && left > 0; left -= kChunk) {
     chunk.count = kChunk;
@@ -203,7 +203,7 @@ void HostEngine::serve() {
     over_ = true;
   }
   changed_.notify_all();
-  // Until the caller aborts the job or destroys the engine.
+  // Wait here until the caller aborts the job or destroys the engine.
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return closing_ || abortCode_ >= 0; });
 }
@@ -250,7 +250,7 @@ Result<bool> HostEngine::advance() {
   for (ActiveTask& active : active_) {
     TG_TRY(const bool some, progress(active.messages));
     progressed = progressed || some;
-    // In ticket order.
+    // Start all-gathers in ticket order.
     if (!active.gathering && active.messages.empty() && mayGather) startGather(active);
     mayGather = mayGather && active.gathering;
   }
@@ -264,7 +264,7 @@ Result<bool> HostEngine::advance() {
   return progressed;
 }
 
-/// A rank's shard of a task, and its bytes.
+/// The address of a rank's shard of a task, and its size in bytes.
 std::pair<std::byte*, int64_t> HostEngine::shard(const Task& task, int rank) const {
   const int64_t first = task.count * rank / ranks_, end = task.count * (rank + 1) / ranks_;
   const int64_t size = sizeOf(task.element);
@@ -369,7 +369,7 @@ void HostEngine::finish(const Job& job) {
   changed_.notify_all();
 }
 
-/// Fills in the other ranks' texts.
+/// Exchanges texts: fills in those of the other ranks.
 Result<void> HostEngine::gatherTexts(std::vector<std::string>& texts) {
   std::vector<int64_t> sizes;
   for (const std::string& text : texts) sizes.push_back(static_cast<int64_t>(text.size()));
@@ -429,7 +429,7 @@ Result<bool> HostEngine::progress(std::vector<Message>& messages) {
     return state == 1;
   });
   TG_CHECK(std::move(good));
-  // Messages that it sent before it left may still be in flight.
+  // Messages that the rank sent before it left may still be in flight.
   for (const Message& message : messages)
     if (const Peer& peer = peers_[static_cast<size_t>(message.peer)];
         message.incoming && peer.left && Clock::now() - peer.last > kLastMessages)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives in host memory. A thread of the engine sends and receives messages by a transport and does the
-// arithmetic.
+// Collectives in host memory. A thread of the engine exchanges messages through a transport and does the arithmetic.
 #pragma once
 
 #include <atomic>
@@ -63,10 +62,10 @@ class HostEngine : public Engine {
     bool gathering = false;  ///< the second phase
     std::vector<Message> messages;
     std::vector<std::byte>
-        received;  ///< this rank's shard of each other rank, in rank order, or a byte of each
+        received;  ///< this rank's shard from each other rank, in rank order, or a byte from each
   };
   struct Peer {
-    int64_t sending = -1, receiving = -1;  ///< requests of heartbeats
+    int64_t sending = -1, receiving = -1;  ///< requests for heartbeats in flight
     char sent = 0, received = 0;           ///< heartbeats
     Clock::time_point last;                ///< when one was received
     bool left = false;                     ///< its last heartbeat said that it leaves

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transport over MPI, a plug-in library. The only file that includes mpi.h; of this project it includes the
-// transport's interface alone.
+// The transport over MPI, as a plug-in library. Only this file includes mpi.h. Of this project it includes only the
+// transport's interface.
 #include <mpi.h>
 
 #include <climits>
@@ -13,7 +13,7 @@ namespace {
 
 class MpiTransport {
  public:
-  /// MPI_SUCCESS, or what failed.
+  /// Initialises MPI. Returns MPI_SUCCESS or the error code.
   int open() {
     int provided = 0;
     if (int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided)) return code;

@@ -18,7 +18,8 @@ namespace {
 /// The interval for polling observers, and for checking NCCL and the other engine for errors.
 constexpr auto kPoll = std::chrono::microseconds(20);
 constexpr auto kAsk = std::chrono::milliseconds(100);
-/// NCCL reports a lost rank earlier than the launcher or the other engine, which know its number: wait for them so long.
+/// NCCL detects a lost rank earlier than the launcher or the other engine, but only these know its number, so wait this
+/// long for them.
 constexpr auto kUntilNamed = std::chrono::seconds(5);
 constexpr int kNcclInProgress = 7;
 
@@ -289,7 +290,7 @@ void NcclEngine::watch() {
   }
 }
 
-/// Runs complete in order.
+/// Polls the observers in order, as runs complete in order.
 void NcclEngine::poll(std::list<Observer>& observers) {
   while (!observers.empty()) {
     const std::optional<Interval> done = observers.front()(before_);
@@ -319,7 +320,7 @@ Error NcclEngine::failure() {
   return gpu_->library().nccl(code, "in a collective").takeError();
 }
 
-/// Handlers first: they set the error that waiting threads return when the abort wakes them.
+/// Calls the handlers first, since they set the error that waiting threads return when the abort wakes them.
 void NcclEngine::abortAll(const Error& why) {
   CudaHandle communicator = nullptr;
   {

@@ -90,15 +90,16 @@ class NcclEngine final : public Engine {
     Kind kind = Kind::allReduce;
     Reduction reduction = Reduction::sum;
     CudaAddress send = 0, receive = 0;
-    int64_t count = 0;  ///< elements: of a shard; of allReduce, all
+    int64_t count = 0;  ///< elements of a shard; for allReduce, of the whole
   };
-  /// Polled by a thread of the engine until it returns when a run began and ended. `before` is the end of the run before.
+  /// Polled by a thread of the engine until it returns the interval in which a run was executed. `before` is the end of
+  /// the previous run.
   using Observer = std::function<std::optional<Interval>(Clock::time_point before)>;
 
   /// ncclGetUniqueId, called by rank 0.
   static Result<std::string> makeId(const NcclLibrary& library);
-  /// Collective over the ranks of `host`, each with its own GPU and the same id. Errors: those of NCCL; `host` has lost a
-  /// rank.
+  /// All ranks of `host` call this together, each with its own GPU and the same id. Errors: those of NCCL; `host` has
+  /// lost a rank.
   static Result<std::shared_ptr<NcclEngine>> join(std::shared_ptr<Engine> host, std::shared_ptr<CudaGpu> gpu,
                                                   const std::string& id, bool oneHost = true);
   /// Waits for the other ranks' engines to end too, unless something has failed.
@@ -132,8 +133,8 @@ class NcclEngine final : public Engine {
   Result<void> run(std::span<const Collective> group);
   /// Observes the run that was enqueued last.
   void observe(Observer observer);
-  /// Sets an owner's handler, or removes it if null. It is called once, by a thread of the engine, with the reason, when
-  /// runs in flight will never complete; it is to wake what waits for them.
+  /// Sets an owner's handler, or removes it if null. A thread of the engine calls it once, with the reason, when runs
+  /// in flight will never complete. The handler must wake whatever waits for them.
   void onFailure(const void* owner, std::function<void(const Error&)> handler);
 
  private:
@@ -147,11 +148,11 @@ class NcclEngine final : public Engine {
   std::shared_ptr<Engine> host_;
   std::shared_ptr<CudaGpu> gpu_;
   bool oneHost_ = true;
-  CudaHandle communicator_ = nullptr;  ///< null: aborted
+  CudaHandle communicator_ = nullptr;  ///< null after an abort
 
   mutable std::mutex mutex_;  ///< guards the members below, up to closing_
   std::condition_variable changed_;
-  std::list<Observer> observers_;  ///< that the thread has not taken yet
+  std::list<Observer> observers_;  ///< not yet taken by the thread
   std::map<const void*, std::function<void(const Error&)>> handlers_;
   Traffic traffic_;
   Error failure_;

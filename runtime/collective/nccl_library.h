@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions used of the CUDA driver and of NCCL. Both libraries are loaded at run time; neither they nor their
-// headers are needed to build. Layouts and numbers are those of cuda.h 10 to 13 and of nccl.h 2.
+// The functions of the CUDA driver and of NCCL that are used. Both libraries are loaded at run time; neither they nor
+// their headers are needed to build. Layouts and numbers are those of cuda.h 10 to 13 and of nccl.h 2.
 #pragma once
 
 #include <array>

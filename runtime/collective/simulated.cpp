@@ -42,7 +42,7 @@ class SimulatedTransport {
  private:
   struct Request {
     int from, tag;
-    void* bytes;  ///< null: a message that was sent
+    void* bytes;  ///< null for a message that was sent
     int64_t count;
     bool arrived = false;
   };

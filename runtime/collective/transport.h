@@ -23,7 +23,7 @@ struct TgTransport {
   int64_t (*receive)(void* self, int from, int tag, void* bytes, int64_t count);
   /// 1: the request is complete and its number is released; 0: not yet; -1: it failed.
   int (*done)(void* self, int64_t request);
-  /// Why the last call failed.
+  /// The reason why the last call failed.
   const char* (*error)(void* self);
   /// Leaves the job; returns when all other ranks have called it.
   void (*close)(void* self);

@@ -56,7 +56,7 @@ LaneWord<Real> ofBits(uint32_t bits) {
 }
 
 enum class Code : uint16_t {
-// dst = the op of a, b and c, as floats, i32, u32 or bool; operands that the op does not have are ignored.
+// dst = op(a, b, c), as floats, i32, u32 or bool; operands that the op does not have are ignored.
 #define OTHER(...)
 #define LANES(id, ...) id##_f, id##_i, id##_u, id##_b,
 #include "ir/kernel/semantics.def"

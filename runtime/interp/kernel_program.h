@@ -75,7 +75,7 @@ inline uint32_t matrixRegisters(const Type& matrix, uint32_t subgroupSize) {
 struct Collective {
   enum class Kind : uint8_t { reduce, shuffle, ballot, product, rows, words };
   Kind kind;
-  Reduction reduction;    ///< reduce, rows: all of it; otherwise dst, source, width; words: and the type
+  Reduction reduction;    ///< reduce, rows: all members; otherwise dst, source, width; words: also the type
   uint32_t lane = 0;      ///< shuffle: register with the source lane
   uint32_t b = 0, c = 0;  ///< product: first registers of B and C; the source has those of A
   uint32_t m = 0, n = 0, k = 0;  ///< product: A is m x k, B is k x n; rows, words: the matrix is m x n

@@ -96,13 +96,13 @@ struct DeviceState {
 };
 
 struct BufferOptions;
-/// Uninitialised memory; see `Buffer::create` for the errors.
+/// Allocates uninitialised memory; errors as for `Buffer::create`.
 Result<Allocation> allocate(DeviceState& state, const BufferOptions& options);
 
 /// A timeline semaphore that begins at 0. If the device is shared, another API can import it.
 Result<Handle<VkSemaphore>> makeTimeline(DeviceState& state, const std::string& name);
 
-/// One barrier over all memory, between the stages and accesses given.
+/// Records a barrier over all memory, between the given stages and accesses.
 void memoryBarrier(const VolkDeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags srcStage,
                    VkAccessFlags src, VkPipelineStageFlags dstStage, VkAccessFlags dst);
 

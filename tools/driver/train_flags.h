@@ -21,12 +21,12 @@ struct TrainFlags {
   int64_t steps = 0, epochs = 0;  ///< 0 if not given
   int64_t microBatch = 0;         ///< rows of the batch to run at once; 0 means all
   std::string maxTime;
-  // Looking.
+  // Logging and evaluation.
   int64_t logEvery = 10, evalEvery = 0, evalBatches = 0;
   std::string metrics = "jsonl", progress = "auto";
   int64_t sampleEvery = 0, sampleTokens = 200;
   std::string samplePrompt = "\n";
-  // Keeping.
+  // Files of the run.
   std::string runDir, out, ckptEvery, resume, initFrom;
   int64_t keepLast = 3;
   bool keepBest = false;
