@@ -30,8 +30,8 @@ std::string toJson(const std::vector<CollectiveTimes>& collectives);
 
 /// Host memory for one collective at a time: buffers of kStagingBufferBytes each and a smaller last one.
 struct StagingBuffers {
-  std::shared_ptr<collective::SharedMemory>
-      shared;  ///< the memory behind the buffers, if all ranks can map it
+  /// The memory behind the buffers, if all ranks can map it.
+  std::shared_ptr<collective::SharedMemory> shared;
   std::vector<std::unique_ptr<vulkan::Buffer>> buffers;
 
   /// All ranks call this together.

@@ -98,8 +98,8 @@ Result<std::shared_ptr<StorageCopy>> InterpRunner::copyStorages() {
 
 Result<Type> InterpRunner::typeOf(const std::string& name) const {
   if (const Item* item = base_->module->storage(name)) return item->type;
-  TG_TRY(const NdArray none,
-         base_->interpreter.storage(name));  // fails if there is none; the error lists the existing names
+  // Fails if there is none; the error lists the existing names.
+  TG_TRY(const NdArray none, base_->interpreter.storage(name));
   return none.type;
 }
 

@@ -32,8 +32,8 @@ class NcclDevice : public std::enable_shared_from_this<NcclDevice> {
     bool awaited = false;  ///< later submissions wait for it
 
     std::mutex mutex;  ///< guards the members below, which the engine's thread writes
-    uint64_t lastSubmission =
-        0;  ///< before the wait: when it is done, the device is idle. 0 if not known yet
+    /// Before the wait: when it is done, the device is idle. 0 if not known yet.
+    uint64_t lastSubmission = 0;
     bool done = false;
     double exchange = 0, waited = 0;  ///< seconds, set when it is done
   };

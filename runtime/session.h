@@ -55,8 +55,8 @@ struct SessionOptions {
   /// The most bytes that all buffers of a function may take together, such as "8GiB"; "" sets no limit. Values are then
   /// rematerialised to stay below it, with the same results; an error if that is not enough.
   std::string memory = {};
-  std::string trainFunction =
-      "train";  ///< the function that `step` calls; a name given here must exist in the module
+  /// The function that `step` calls; a name given here must exist in the module.
+  std::string trainFunction = "train";
   /// The number of calls of trainFunction that make up a step, each on an equal part of the batch. Gradients are summed
   /// by append-grad{accumulate}, whose count must be a multiple of `parts`. So a step updates as one call on the whole
   /// batch would, with the memory of one part. The loss is the mean over the parts; other results are those of the last
@@ -69,8 +69,8 @@ struct SessionOptions {
   /// draw different numbers on each rank: those of its rows of the global batch.
   std::shared_ptr<collective::Engine> ranks = nullptr;
   int cachedBatches = 8;  ///< how many batch sizes stay compiled for each function
-  DiagnosticHandler onDiagnostic =
-      {};  ///< receives remarks and one-time notes; may be empty. Must not call the session
+  /// Receives remarks and one-time notes; may be empty. Must not call the session.
+  DiagnosticHandler onDiagnostic = {};
 };
 
 struct SessionInfo {
@@ -275,8 +275,8 @@ class Session {
   std::string lastStep_;      ///< the runner's key of the last step
   std::vector<Begun> begun_;  ///< oldest first
   std::atomic<int64_t> steps_ = 0;
-  std::map<std::string, uint32_t>
-      draws_;  ///< by function: calls since the last step for which the session filled in `rng`
+  /// By function: calls since the last step for which the session filled in `rng`.
+  std::map<std::string, uint32_t> draws_;
   std::atomic<uint64_t> seed_ = 0;
   std::atomic<size_t> inFlight_ = 0;  ///< size of begun_
 

@@ -61,8 +61,8 @@ class HostEngine : public Engine {
     Job job;
     bool gathering = false;  ///< the second phase
     std::vector<Message> messages;
-    std::vector<std::byte>
-        received;  ///< this rank's shard from each other rank, in rank order, or a byte from each
+    /// This rank's shard from each other rank, in rank order, or a byte from each.
+    std::vector<std::byte> received;
   };
   struct Peer {
     int64_t sending = -1, receiving = -1;  ///< requests for heartbeats in flight

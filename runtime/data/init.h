@@ -39,8 +39,8 @@ class InitialValue {
 
   DType dtype_ = DType::f32;
   InitKind::Draw draw_ = InitKind::Draw::fill;
-  double low_ = 0,
-         range_ = 0;  ///< a constant or the least value, and the width; a normal's deviation is `range_`
+  /// A constant or the least value, and the width; a normal's deviation is `range_`.
+  double low_ = 0, range_ = 0;
   DrawKey key_;
 };
 

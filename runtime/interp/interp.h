@@ -26,8 +26,8 @@ enum class InterpMode : uint8_t { automatic, wide, exact };
 struct InterpOptions {
   InterpMode mode = InterpMode::automatic;
   KernelRunOptions kernel;  ///< schedule of a kernel's lanes, bounds and race checks; `wide` is not used
-  std::shared_ptr<collective::Engine> ranks =
-      nullptr;  ///< connects this rank with others; null for a single rank
+  /// Connects this rank with others; null for a single rank.
+  std::shared_ptr<collective::Engine> ranks = nullptr;
 };
 
 struct RunCounters {

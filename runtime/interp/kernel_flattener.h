@@ -90,8 +90,8 @@ class Flattener {
   std::unordered_map<const Value*, uint32_t> base_, memoryOf_;
   std::unordered_map<uint32_t, uint32_t> words_;  // registers of constants, by their bits
   std::unordered_map<uint64_t, uint32_t> reals_;
-  std::vector<std::pair<uint32_t, uint32_t>>
-      loops_;  // the open loops that contain collectives, as in Collective
+  // The open loops that contain collectives, as in Collective.
+  std::vector<std::pair<uint32_t, uint32_t>> loops_;
   const Op* current_ = nullptr;
 };
 

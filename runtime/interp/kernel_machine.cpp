@@ -207,8 +207,8 @@ void KernelMachine<Real>::advanceLockstep() {
 
 template <class Real>
 void KernelMachine<Real>::advanceShuffled() {
-  constexpr uint64_t kMost =
-      8;  // most instructions in a turn: often less than a load, a sum and a store take
+  // Most instructions in a turn: often less than a load, a sum and a store take.
+  constexpr uint64_t kMost = 8;
   std::vector<uint32_t> running;
   for (uint32_t lane : order_)
     if (status_[lane] == Status::running) running.push_back(lane);

@@ -197,8 +197,8 @@ class KernelMemory {
       std::memcpy(to, &bits, 2);
       return;
     }
-    std::memcpy(to, &value,
-                static_cast<size_t>(stride));  // an integer has only 4 bytes even if reals are f64
+    // An integer has only 4 bytes even if reals are f64.
+    std::memcpy(to, &value, static_cast<size_t>(stride));
   }
 
  private:

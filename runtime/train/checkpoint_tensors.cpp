@@ -75,8 +75,8 @@ struct TensorHash::State {
   ~State() { XXH3_freeState(hash); }
   void add(const void* bytes, size_t count) { XXH3_64bits_update(hash, bytes, count); }
   void add(const std::string& text) {
-    const uint64_t size =
-        text.size();  // the length keeps two different lists of texts from having the same bytes
+    // The length keeps two different lists of texts from having the same bytes.
+    const uint64_t size = text.size();
     add(&size, sizeof(size));
     add(text.data(), text.size());
   }

@@ -32,8 +32,8 @@ struct MemoryReport {
   };
   std::vector<Step> steps;
   int peak = -1;  ///< the first step with the most live bytes; -1 if there are none
-  std::vector<MemoryValue>
-      values;  ///< params, states, inputs and results; then arena values in order of birth
+  /// Params, states, inputs and results; then arena values in order of birth.
+  std::vector<MemoryValue> values;
 
   int64_t peakBytes() const { return peak < 0 ? 0 : steps[static_cast<size_t>(peak)].liveBytes; }
   int64_t totalBytes() const { return persistentBytes + ioBytes + arenaBytes; }

@@ -36,8 +36,8 @@ class Prefetcher {
   int64_t taken_;  ///< the step to hand out next; this and the members below are guarded by the mutex
   bool stop_ = false;
   std::deque<Result<Inputs>> ready_;
-  std::exception_ptr
-      thrown_;  ///< the exception that ended the thread; comes after the batches that are ready
+  /// The exception that ended the thread; comes after the batches that are ready.
+  std::exception_ptr thrown_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::thread worker_;

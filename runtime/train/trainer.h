@@ -63,8 +63,8 @@ struct TrainerOptions {
 struct TrainControl {
   std::atomic<bool> stop = false;        ///< finish the steps in flight, save and return
   std::atomic<bool> checkpoint = false;  ///< save after the steps in flight, and continue
-  std::atomic<bool> saving =
-      false;  ///< set by the trainer while a checkpoint is being written, even in the background
+  /// Set by the trainer while a checkpoint is being written, even in the background.
+  std::atomic<bool> saving = false;
   std::atomic<bool> atOnce = false;  ///< with stop: no further checkpoint after the one being written
 };
 
@@ -196,8 +196,8 @@ class Trainer {
   int64_t savedStep_ = -1;
   bool sessionFailed_ = false;
   bool toldWhy_ = false;  ///< has already said why checkpoints are not written in the background
-  std::future<Saved>
-      saving_;  ///< the checkpoint being written; the last member, so that its thread ends first
+  /// The checkpoint being written; the last member, so that its thread ends first.
+  std::future<Saved> saving_;
 };
 
 }  // namespace tg

@@ -27,8 +27,8 @@ struct DeviceInfo {
   std::string uuid;       ///< 8-4-4-4-12 hexadecimal digits
   std::string cacheKey;   ///< for names of cache files that are useless to another device or driver
   int64_t heapBytes = 0;  ///< the largest device-local heap
-  int64_t freeBytes =
-      0;  ///< free part of it when the device was listed; all of it if the driver does not say
+  /// Free bytes of that heap when the device was listed; all of it if the driver does not say.
+  int64_t freeBytes = 0;
   int64_t maxAllocationBytes = 0;  ///< the largest single buffer
   bool unifiedMemory = false;      ///< the host can map device memory
   bool float16 = false;            ///< kernels may store f16 and compute in it

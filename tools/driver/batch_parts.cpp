@@ -92,8 +92,8 @@ Result<const Module*> PlansInParts::fused(int64_t parts) {
   CompileOptions options = options_;
   TG_TRY(options.pipeline, inParts(options_.pipeline, entries_.front(), rows(), parts));
   options.until = Stage::fused;
-  options.budget =
-      "least";  // valid for all budgets: rematerialised ops stay separate, as under a tight budget
+  // Valid for all budgets: rematerialised ops stay separate, as under a tight budget.
+  options.budget = "least";
   options.onDiagnostic = nullptr;
   TG_TRY(Compiled done, compile(std::move(module), target_, options));
   found = std::move(done.module);

@@ -74,8 +74,8 @@ struct ModelFlags {
   std::string emitModule;         ///< where to write the compiled module
   std::string tuning;             ///< a file, or auto
   std::string memory;             ///< most bytes that buffers may take, or auto; "" means no limit
-  std::vector<std::string>
-      captures;  ///< captures that calls will request; only these are kept, unless the module is written
+  /// Captures that calls will request; only these are kept, unless the module is written.
+  std::vector<std::string> captures;
   uint64_t seed = 0;
   bool validation = false, noCache = false;
   bool statistics = false;                    ///< ask the driver for statistics on kernels

@@ -160,8 +160,8 @@ ToolCard cardOf(const PassInfo* only) {
   ToolCard card{
       app->get_name(), app->get_name(), phrase(only ? only->summary : app->get_description()), "", {}, {}};
   describe(card, *app);
-  for (OptionCard& argument : card.arguments)
-    argument.many = false;  // CLI11 accepts several, but only for an error message
+  // CLI11 accepts several, but only for an error message.
+  for (OptionCard& argument : card.arguments) argument.many = false;
   for (OptionCard& option : card.options) {
     const OptionInfo* info = only ? only->option(std::string_view(option.names.back()).substr(2)) : nullptr;
     if (info && !info->bare.empty()) option.value = "TEXT", option.bare = true;
