@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a function's commands one by one on a device. Each kernel also runs in the interpreter, on the bytes that the
-// device had before it. So errors do not propagate, and the first kernel that differs is the one that is wrong.
+// device had before it. So errors do not propagate: a kernel that differs is itself wrong.
 #pragma once
 
 #include <memory>

@@ -64,6 +64,7 @@ class HostEngine : public Engine {
     /// This rank's shard from each other rank, in rank order, or a byte from each.
     std::vector<std::byte> received;
   };
+  /// Another rank: its heartbeats, and whether it has left the job.
   struct Peer {
     int64_t sending = -1, receiving = -1;  ///< requests for heartbeats in flight
     char sent = 0, received = 0;           ///< heartbeats

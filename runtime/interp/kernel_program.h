@@ -12,6 +12,7 @@
 
 namespace tg {
 
+/// An instruction; runtime/interp/kernel_codes.h says what its members mean for each code.
 struct Instr {
   Code code;
   uint32_t dst = 0, a = 0, b = 0, c = 0;
@@ -58,6 +59,7 @@ struct Folding {
   DType dtype;
 };
 
+/// A reduction of `width` registers from `source` on; the result goes to all invocations.
 struct Reduction {
   Folding folding;
   uint32_t dst, source, width;
@@ -82,6 +84,7 @@ struct Collective {
   std::vector<std::pair<uint32_t, uint32_t>> loops;  ///< first instruction, register of the iteration
 };
 
+/// A register with a constant value.
 struct Constant {
   uint32_t reg;
   bool real;

@@ -50,6 +50,7 @@ class RaceShadow {
   }
 
  private:
+  /// The last write and the last read of a word, their epochs, and flags about the other accesses.
   struct Cell {
     Touch writer, reader;
     uint32_t writeEpoch = 0, readEpoch = 0;  // 0: never

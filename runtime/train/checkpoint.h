@@ -50,6 +50,7 @@ Result<TrainState> stateFromJson(std::string_view text, const std::string& where
 /// Reads the state.json of a checkpoint folder, without verifying the folder.
 Result<TrainState> readState(const std::string& path);
 
+/// A checkpoint with all its tensors in memory.
 struct Checkpoint {
   TrainState state;
   NamedArrays params, states;
