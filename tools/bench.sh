@@ -7,7 +7,7 @@
 #   --against  also print ratios to the results in such a file
 #   --bin      use the programs in this folder instead of building them
 set -euo pipefail
-usage() { sed -n '3,7s/^# *//p' "$0" >&2; exit 2; }
+usage() { sed -n '3,8s/^# *//p' "$0" >&2; exit 2; }
 
 top=$(cd "$(dirname "$0")/.." && pwd)
 bin=
