@@ -283,17 +283,19 @@ E lowerSoftplus(const E& x) {
   return max(x, 0.0) + log1pNear(E(exp(-abs(x))));
 }
 
-/// tanh(log(1 + e^x)) as n/(n + 2) with n = e^x·(e^x + 2), in which no digits cancel. From 20 on it is 1, and e^x
-/// might overflow.
+/// The derivative of mish(x) = x·t with t = tanh(log(1 + e^x)). With s = sigmoid(x) and q = sigmoid(-x), t is
+/// s·(1 + q)/(1 + q²) and 1 - t² is 4q²/(1 + q²)², in which no digits cancel and nothing overflows.
 template <class E>
-E mishGate(const E& x) {
-  E e = exp(select(lt(x, 20.0), x, 20.0));
-  E n = e * (e + 2.0);
-  return n / (n + 2.0);
+E mishSlope(const E& x) {
+  E s = sigmoid(x);
+  E q = sigmoid(-x);
+  E square = q * q;
+  E below = 1.0 + square;
+  return s * (1.0 + q) / below + x * s * (4.0 * square) / (below * below);
 }
 
-/// mish(x) = x·mishGate(x), computed as a product of roots: e^x may be too small for a normal number where the result
-/// is normal.
+/// mish(x) = x·tanh(log(1 + e^x)) = x·n/(n + 2) with n = e^x·(e^x + 2), computed as a product of roots: e^x may be too
+/// small for a normal number where the result is normal.
 template <class E>
 E lowerMish(const E& x) {
   E half = exp(0.5 * min(x, 20.0));

@@ -50,10 +50,11 @@ Results expand(at::leaky_relu, const Composite& composite) {
   return {select(gt(x, 0.0), x, x * as::leaky_relu(composite.op).slope())};
 }
 
-// For x above 0 the exponential might overflow and its gradient be 0·∞, so that it is taken of min(x, 0).
+// relu(x) + alpha·(e^min(x, 0) - 1). For x above 0 the exponential of x might overflow and its gradient be 0·∞. At 0 relu
+// has no gradient, and the minimum passes all of it on.
 Results expand(at::elu, const Composite& composite) {
   TensorExpr x = composite[at::elu::x];
-  return {select(gt(x, 0.0), x, as::elu(composite.op).alpha() * min(x, 0.0).unary(Opcode::expm1))};
+  return {x.unary(Opcode::relu) + as::elu(composite.op).alpha() * min(x, 0.0).unary(Opcode::expm1)};
 }
 
 Results expand(at::embedding, const Composite& composite) {

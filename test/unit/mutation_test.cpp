@@ -248,6 +248,9 @@ bool sameByAlgebra(Opcode row, const Op& op, std::string_view mutation) {
   if (row == Opcode::pow && op.code == Opcode::select && op.in(0)->def &&
       op.in(0)->def->code == Opcode::less_equal)
     return true;
+  // Where elu's minimum is not x, the select behind it gives 0; relu(x) is above 0 where x is.
+  const bool part = op.code == Opcode::min || op.code == Opcode::relu;
+  if (row == Opcode::elu && part && mutation == "keep operand 0 alone") return true;
   // n/(x² + y²) is computed over a scale, 1/(|x| + |y|), which cancels (ScalarTable.GradientsKeepTheirRange).
   auto made = [&](int operand, Opcode code) {
     return op.in(operand)->def && op.in(operand)->def->code == code;

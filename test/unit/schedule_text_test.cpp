@@ -43,6 +43,7 @@ const char* const kTexts[] = {
     "matmul{tile = [8, 4], depth = 4, workgroup = 16, storage = [1], scalars = true}",
     "matmul{tile = [4, 4], shared = [32, 32, 16], band = 4, lower = true, hidden = true, zeros = true, "
     "unread = 64}",
+    "matmul{tile = [8, 4], shared = [64, 64, 24], run = 3}",
     "matmul{tile = [4, 4], shared = [32, 32, 16], turned = [true, true], storage = [0, 1], scalars = true}",
     "coopmat{tile = [64, 64, 32], warp = [32, 32], patch = 16, turned = [true, false]}",
     "coopmat{tile = [64, 64, 32], warp = [32, 32], storage = [1], scalars = true}",
@@ -121,7 +122,7 @@ TEST(ScheduleText, RefusesEveryField) {
   EXPECT_EQ(refusal("matmul{shared = [4, 4, 4]}"), "schedule matmul{shared = [4, 4, 4]} lacks 'tile'");
   EXPECT_EQ(refusal("matmul{tile = [4, 4], shared = [4, 4, 4], depth = 4}"),
             "schedule matmul{tile = [4, 4], shared = [4, 4, 4], depth = 4} has no field 'depth'; matmul has: "
-            "tile, shared, slices, band, turned, lower, hidden, zeros, unread, storage, scalars");
+            "tile, shared, slices, band, run, turned, lower, hidden, zeros, unread, storage, scalars");
   EXPECT_EQ(refusal("matmul{tile = [4, 4], turned = [true]}"),
             "schedule matmul{tile = [4, 4], turned = [true]} wants 2 of true and false in 'turned'");
   EXPECT_EQ(refusal("map{scalars = 1}"), "schedule map{scalars = 1} wants true or false in 'scalars'");
