@@ -101,6 +101,9 @@ int64_t roundsOfBlock(int64_t depth, bool stepwise) {
   return stepwise ? kSumBlock : std::max<int64_t>(kSumBlock / depth, 4);
 }
 
+/// How much of k a round takes, which divides k.
+int64_t depthOf(const ProductSizes& size) { return divisor(size.inner, {8, 4, 7, 6, 5, 3, 2, 1}); }
+
 /// The tile of a product on a GPU that has too few rows or columns for blocks in shared memory. Every round along k
 /// waits for its loads. Many invocations with few sums each hide that latency best, and loads coalesce if
 /// neighbouring invocations have close columns. So an invocation has one column if rows of the second factor lie
@@ -116,7 +119,7 @@ RegisterTile narrowTile(const Op& product, const Target& target) {
   const ProductSizes size = productSizes(product);
   const int64_t window = innermostWindow(as::matmul(product).rhs());
   RegisterTile tile;
-  tile.depth = divisor(size.inner, {8, 4, 7, 6, 5, 3, 2, 1});
+  tile.depth = depthOf(size);
   if (window > 0 && window <= kMostRows && size.n % window == 0)
     tile.n = window;
   else if (!as::matmul(product).transpose_b() || size.n < kLeastSharedSide)
@@ -127,9 +130,10 @@ RegisterTile narrowTile(const Op& product, const Target& target) {
   return tile;
 }
 
-/// The tile is as large as registers allow while enough invocations remain to fill the device. If a cache holds the
-/// sums that registers do not, larger tiles fetch less. The largest are for products whose rows are far apart in
-/// both factors, as where a sum runs over the batch. (Twice the sums take twice as long to compile on lavapipe.)
+/// The tile of a product on a CPU. It is as large as registers allow while enough invocations remain to fill the
+/// device. If a cache holds the sums that registers do not, larger tiles fetch less. The largest are for products whose
+/// rows are far apart in both factors, as where a sum runs over the batch. (Twice the sums take twice as long to compile
+/// on lavapipe.)
 ///
 /// On lavapipe a fetch of four numbers for eight invocations takes as long as 20 fma. Spilling and reloading a sum,
 /// once in each round, takes as long as two or three. A square tile has the fewest fetches, and its round of 4
@@ -139,9 +143,9 @@ RegisterTile plainTile(const Op& product, const Target& target) {
   const ProductSizes size = productSizes(product);
   // A loop spills and reloads all sums in every round, so a round takes as much of k as possible.
   RegisterTile tile{divisor(size.m, {8, 7, 6, 5, 4, 3, 2, 1}), divisor(size.n, {8, 4, 7, 6, 5, 3, 2, 1}),
-                    divisor(size.inner, {8, 4, 7, 6, 5, 3, 2, 1})};
+                    depthOf(size)};
   auto invocations = [&](int64_t m, int64_t n) { return size.batch * (size.m / m) * (size.n / n); };
-  if (target.matmul == "register" && tile.m * tile.n == 64) {
+  if (tile.m * tile.n == 64) {
     const bool along = as::matmul(product).transpose_b();
     const bool apart = as::matmul(product).transpose_a() && !along;
     // For smaller products, the time that is saved in a step does not make up for the longer compilation.

@@ -45,17 +45,6 @@ struct SharedBlocking {
   }
 };
 
-SharedMatmulSchedule scheduleOf(const SharedBlocking& it) {
-  return {.tile = {it.tile[0], it.tile[1]},
-          .shared = {it.block[0], it.block[1], it.depth},
-          .slices = it.slices,
-          .run = it.run};
-}
-
-bool fits(const SharedBlocking& it, const Target& target) {
-  return it.invocations() <= largestGroup(target) && gives(target, LimitId::sharedBytes, it.bytes());
-}
-
 /// A blocking, and the conditions under which it is chosen.
 struct BlockingChoice {
   SharedBlocking blocking;
@@ -63,8 +52,14 @@ struct BlockingChoice {
   /// Bounds of the extent along k.
   int64_t leastInner = 1, mostInner = INT64_MAX;
   bool bothAlongK = false;  ///< only where both operands lie along k in memory
-  bool fits(const Target& target) const { return tg::fits(blocking, target); }
-  SharedMatmulSchedule schedule() const { return scheduleOf(blocking); }
+  bool fits(const Target& target) const {
+    return blocking.invocations() <= largestGroup(target) &&
+           gives(target, LimitId::sharedBytes, blocking.bytes());
+  }
+  SharedMatmulSchedule schedule() const {
+    const auto& [tile, block, depth, slices, run] = blocking;
+    return {.tile = {tile[0], tile[1]}, .shared = {block[0], block[1], depth}, .slices = slices, .run = run};
+  }
 };
 
 /// The first one that fits is taken. Measured on an H200 (132 processors, fma ceiling 61.9 TFLOP/s): products of
@@ -103,7 +98,9 @@ const Type kVector = Type::scalar(DType::f32, kLanes);
 ///                                     this blocking 8 x 8, depth 12, in runs  8 x 8, depth 16, along k
 ///   3x3, 64 channels, 32 of 56 x 56   193  199      218  223                  248  261
 ///   3x3, 128 channels, 32 of 28 x 28  209  220      215  225                  256  254
-constexpr SharedBlocking windowBlocking(int64_t window) { return {{8, 4}, {64, 64}, 8 * window, 1, window}; }
+constexpr BlockingChoice windowBlocking(int64_t window) {
+  return {{{8, 4}, {64, 64}, 8 * window, 1, window}, 0};
+}
 
 /// One operand's tile in shared memory, as vectors along its positions (m or n): vector position / 4 of row k has
 /// the element in lane position % 4. An invocation's positions are fours that are `places` fours apart, so that
@@ -435,11 +432,12 @@ SharedMatmulSchedule forEpilogue(const Op& fused, const Op& product, const Targe
 
 /// Whether a product is to load windows in runs, in place of the blocking `chosen`: a large product that has many
 /// steps along k, or whose last step is full.
-bool takesRuns(const Product& p, const SharedMatmulSchedule& chosen, const SharedBlocking& windows,
+bool takesRuns(const Product& p, const SharedMatmulSchedule& chosen, const BlockingChoice& windows,
                const Target& target) {
   constexpr int64_t kWidestRun = 3, kLargeTile = 64, kManySteps = 8;
-  return windows.run > 1 && windows.run <= kWidestRun && chosen.tile[0] * chosen.tile[1] >= kLargeTile &&
-         (p.k % windows.depth == 0 || p.k >= kManySteps * windows.depth) && fits(windows, target);
+  const int64_t depth = windows.blocking.depth, run = windows.blocking.run;
+  return run > 1 && run <= kWidestRun && chosen.tile[0] * chosen.tile[1] >= kLargeTile &&
+         (p.k % depth == 0 || p.k >= kManySteps * depth) && windows.fits(target);
 }
 
 SharedMatmulSchedule arranged(const Op& fused, const Target& target, SharedMatmulSchedule schedule) {
@@ -447,9 +445,9 @@ SharedMatmulSchedule arranged(const Op& fused, const Target& target, SharedMatmu
   const std::unique_ptr<PlainRegion> region = plainRegion(fused);
   const Product p = productIn(*region);
   if (!p.op) return schedule;
-  const SharedBlocking windows = windowBlocking(innermostWindow(as::matmul(*p.op).rhs()));
+  const BlockingChoice windows = windowBlocking(innermostWindow(as::matmul(*p.op).rhs()));
   const bool inRuns = !p.tb && takesRuns(p, schedule, windows, target);
-  if (inRuns) schedule = scheduleOf(windows);
+  if (inRuns) schedule = windows.schedule();
   const int64_t rows = (p.m + schedule.shared[0] - 1) / schedule.shared[0];
   schedule.band = kMostBand;
   while (rows % schedule.band != 0) --schedule.band;
