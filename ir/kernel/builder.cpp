@@ -105,9 +105,37 @@ static bool foldsLiterals(Opcode code, DType dtype) {
   return plain && !isFloat(dtype) && dtype != DType::i1;
 }
 
+/// Whether rounding to a 16-bit type leaves x, or the literal if x is null, as it is: x is an element of a buffer of that
+/// type, or made by ops that only select among such elements.
+static bool isOf(DType narrow, const Value* x, double literal) {
+  if (!x) return roundedTo(narrow, literal) == literal;
+  const Op* op = x->def;
+  if (!op || op->results.size() != 1) return false;
+  auto operandsFrom = [&](int first) {
+    return std::all_of(op->operands.begin() + first, op->operands.end(), [&](const Operand& each) {
+      return each.isLiteral() ? isOf(narrow, nullptr, each.real) : isOf(narrow, each.value, 0);
+    });
+  };
+  switch (op->code) {
+  case Opcode::k_load: return op->operands[0].value->type.dtype == narrow;
+  case Opcode::k_unpack_f16:
+  case Opcode::k_round_f16: return narrow == DType::f16;
+  case Opcode::k_unpack_bf16:
+  case Opcode::k_round_bf16: return narrow == DType::bf16;
+  case Opcode::k_extract: return isOf(narrow, op->operands[0].value, 0);
+  case Opcode::k_select: return operandsFrom(1);
+  case Opcode::k_vec: return operandsFrom(0);
+  default: return false;
+  }
+}
+
 /// Identities that hold for every value of the type, and ops on literals alone. True if `out` was set.
 static bool fold(Opcode code, std::span<const KV> in, DType dtype, KV& out) {
   const bool integer = !isFloat(dtype);
+  if (code == Opcode::k_round_f16 || code == Opcode::k_round_bf16) {
+    const DType narrow = code == Opcode::k_round_f16 ? DType::f16 : DType::bf16;
+    if (isOf(narrow, in[0].value, in[0].number)) return out = in[0], true;
+  }
   if (in.size() == 2) {
     const KV &a = in[0], &b = in[1];
     const bool conjunction = code == Opcode::k_and && dtype == DType::i1;

@@ -235,6 +235,31 @@ TEST(KernelBuilder, LiteralsFold) {
   EXPECT_TRUE(item.body.ops.empty());
 }
 
+// Rounding changes nothing that a buffer of the type holds, nor a choice among such elements; it changes others.
+TEST(KernelBuilder, RoundingsOfRoundedElementsFold) {
+  for (const DType narrow : {DType::f16, DType::bf16}) {
+    Item item = kernelItem();
+    KernelBuilder b(&item);
+    const Opcode code = narrow == DType::f16 ? Opcode::k_round_f16 : Opcode::k_round_bf16;
+    auto folds = [&](const KV& x) { return b.op(code, {x}, DType::f32).value == x.value; };
+    Value* near = b.parameter(Type::buffer(narrow, 1, {8}, BufMode::in), "x");
+    Value* other = b.parameter(
+        Type::buffer(narrow == DType::f16 ? DType::bf16 : DType::f16, 1, {8}, BufMode::in), "y");
+    const KV at = b.id(Opcode::k_global_id, 0);
+    const KV x = b.load(near, at), y = b.load(other, at);
+    const KV some = b.op(Opcode::k_lt, {at, KernelBuilder::u32(3)}, DType::i1);
+    EXPECT_TRUE(folds(x));
+    EXPECT_TRUE(folds(b.select(some, x, KernelBuilder::f32(1.5))));
+    EXPECT_TRUE(folds(b.vec({x, KernelBuilder::f32(0), x, x})));
+    EXPECT_TRUE(folds(b.op(code, {y}, DType::f32)));
+    EXPECT_FALSE(folds(y));
+    EXPECT_FALSE(folds(b.select(some, x, y)));
+    EXPECT_FALSE(folds(b.select(some, x, KernelBuilder::f32(1 + 0x1p-11))));
+    EXPECT_FALSE(folds(b.vec({x, y, x, x})));
+    EXPECT_FALSE(folds(b.add(x, x)));
+  }
+}
+
 // As tgk.cast of a value: the fraction is dropped, what is out of range clamped, NaN is 0; integers wrap.
 TEST(KernelBuilder, CastsOfLiteralsAreThoseOfValues) {
   Item item = kernelItem();
