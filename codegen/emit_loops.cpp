@@ -456,6 +456,9 @@ KV RegionEmitter::scatterByBuckets(const Op& op, const Indices& at, const KV& ro
     return kernel_.op(Opcode::k_ne, {flag, KernelBuilder::literal(DType::i32, 0)}, DType::i1);
   };
   auto flagOf = [&](const Index& k) { return emit(as::scatter_add(op).near(), {bucket, k}); };
+  // Blocks that this kernel flags itself are all searched. Others seldom are, so that occupancy, which the registers of
+  // more loads reduce, matters more.
+  const int64_t atOnce = bindingOf_.contains(as::scatter_add(op).near()) ? 4 : 8;
   // The flag of a block is 0, kOneNear + place for a single id, or a larger sum for several.
   return where(level, near[1], 8, flagOf, isNear, [&](const Index& k, const KV& flag, const KV& total) {
     const KV alone =
@@ -470,7 +473,7 @@ KV RegionEmitter::scatterByBuckets(const Op& op, const Indices& at, const KV& ro
     return kernel_.guarded(areSeveral, one, [&] {
       auto idAt = [&](const Index& n) { return emit(op.in(0), place(k, n)); };
       return kernel_.add(
-          one, where(kernel_.depth(), block, 4, idAt, isRow,
+          one, where(kernel_.depth(), block, atOnce, idAt, isRow,
                      [&](const Index& n, const KV&, const KV& sum) { return added(place(k, n), sum); }));
     });
   });

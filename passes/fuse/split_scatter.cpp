@@ -2,6 +2,7 @@
 #include "passes/fuse/split_scatter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -25,7 +26,7 @@ class ScatterSplitter {
       // As many pieces as let the elements of their rows fill the device.
       const int64_t units = (op.result()->type.elements() + 3) / 4;
       const int64_t most = std::min(kScatterFill * target_.parallel / units, count / kLeastScatterPiece);
-      if (const Pieces pieces = piecesUpTo(count, std::max<int64_t>(1, most));
+      if (const Pieces pieces = piecesUpTo(count, std::max<int64_t>(1, most), kScatterUnit);
           pieces.count >= kFewestScatterPieces)
         return scatterPieces(op, pieces);
     }
@@ -103,8 +104,12 @@ class ScatterSplitter {
       std::tie(ids, updates) = filledTo(ids, updates, count);
     }
     const int64_t blocks = count / block;
-    const int64_t width =
-        std::max<int64_t>(narrowest, (rows * blocks + flags - 1) / flags);  // rows of a bucket
+    // Rows of a bucket. Wider buckets take fewer comparisons here, rows / width for each id, but more in the scatter: if
+    // every second id shares its flag with another, each vector of each row of their buckets searches a block for them.
+    const int64_t vectors = (op.result()->type.elements() / rows + 3) / 4;
+    const auto even =
+        static_cast<int64_t>(std::sqrt(2.0 * static_cast<double>(rows) / static_cast<double>(block * vectors)));
+    const int64_t width = std::max({narrowest, even, (rows * blocks + flags - 1) / flags});
     const int64_t buckets = (rows + width - 1) / width;
     Value* cut = builder_.reshape(signedIds(ids), {1, blocks, block});
     Shape firsts{buckets, 1, 1}, places{1, 1, block};
