@@ -226,6 +226,20 @@ static bool mixesRows(const Op& op, const RowSpace& rows) {
   return kept < rows.length;
 }
 
+/// Whether an op reads each element of a fold at most once, in slices: the fold's kernel can compute the op, and leaves out
+/// what is cut off. Folds are cut where their windows lie on padding.
+static bool slicesFold(const Op& op, const Value& fold) {
+  if (fold.def->code != Opcode::fold || (op.code != Opcode::slice && !keepsElements(op))) return false;
+  int reads = 0;
+  forEachUse(op, [&](const Value* value) {
+    while (value != &fold && value->def &&
+           (value->def->code == Opcode::slice || value->def->code == Opcode::reshape || isWidening(*value->def)))
+      value = value->def->in(0);
+    reads += value == &fold;
+  });
+  return reads == 1;
+}
+
 /// Whether one kernel can compute an op and the region that makes `through`, one of its operands: same loops, same order of
 /// elements. Bindings and cycles are not checked here.
 bool Former::joins(const Op& op, const Region& own, const Region& other, Value* through) const {
@@ -234,8 +248,22 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
   auto isRowSized = [&](int64_t count, const RowSpace& rows) {
     return count == rows.rows * rows.length || count == rows.rows;
   };
+  auto isReadOnlyByOp = [&] {
+    return std::all_of(other.ops.begin(), other.ops.end(), [&](const Op* each) {
+      return std::all_of(each->results.begin(), each->results.end(), [&](const auto& result) {
+        const auto readers = readers_.find(result.get());
+        return readers == readers_.end() ||
+               std::all_of(readers->second.begin(), readers->second.end(), [&](const Op* reader) {
+                 const auto at = regionOf_.find(reader);
+                 return reader == &op || (at != regionOf_.end() &&
+                                          &regions_[static_cast<size_t>(at->second)] == &other);
+               });
+      });
+    });
+  };
   switch (own.space) {
   case Space::map:
+    if (slicesFold(op, *through) && isReadOnlyByOp()) return true;
     // If the op reads other elements than its own, a sum of many terms would be computed again for each of them.
     if (!keepsElements(op) && (other.space == Space::product || other.space == Space::sum)) return false;
     if (other.space == Space::row && isRowSized(elements, other.rows) &&
@@ -257,19 +285,7 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
     // The sum computes a producer that nothing else reads as it goes. The producer must not be a sum itself, except for a
     // fold of a fold, which reads each element once.
     bool folds = op.code == Opcode::fold && through->def->code == Opcode::fold;
-    if ((other.space != Space::map && !folds) || !ordered) return false;
-    for (const Op* each : other.ops)
-      for (const auto& result : each->results) {
-        auto it = readers_.find(result.get());
-        if (it == readers_.end()) continue;
-        for (const Op* reader : it->second) {
-          auto at = regionOf_.find(reader);
-          bool inside = reader == &op ||
-                        (at != regionOf_.end() && &regions_[static_cast<size_t>(at->second)] == &other);
-          if (!inside) return false;
-        }
-      }
-    return true;
+    return (other.space == Space::map || folds) && ordered && isReadOnlyByOp();
   }
   default: return false;
   }
@@ -464,6 +480,7 @@ void Former::partition() {
       region.rows = own.rows;
       region.elements = own.elements;
     }
+    if (region.space == Space::sum && own.space == Space::map) region.elements = own.elements;  // slices fold
     region.ops.push_back(op);
     regionOf_[op] = home;
     link(home, *op);
