@@ -29,6 +29,13 @@ using Window = std::array<WindowAxis, 2>;
 /// `kernel` or `kernel_size`, such as convolutions, whose weight has them. The default stride is the kernel's size.
 Window windowOf(const Op& op, std::array<int64_t, 2> sizes = {1, 1});
 
+/// Whether maxima over windows are taken along W and then, of these maxima, along H: where windows overlap so much that each
+/// element is in 25 or more. This takes kh + kw steps for a window instead of kh·kw, and memory for the maxima of rows.
+inline bool areSeparated(const Window& window) {
+  const auto& [rows, columns] = window;
+  return rows.size > 1 && columns.size > 1 && rows.size * columns.size >= 25 * rows.step * columns.step;
+}
+
 /// Whether an op is a convolution, a transposed one, or a gradient of one.
 inline bool isConvolution(const Op& op) {
   return op.info().fusion == table::Fusion::contraction && op.code != Opcode::matmul;

@@ -88,6 +88,12 @@ static TensorExpr folded(const TensorExpr& p, const Window& window, std::array<i
   TensorExpr out = p;
   for (int i = 1; i >= 0; --i) {
     const WindowAxis& axis = window[static_cast<size_t>(i)];
+    if (axis.size == 1 && axis.step == 1) {
+      Shape shape = out.shape();
+      shape.resize(shape.rank() - 1);
+      out = out.reshape(shape);
+      continue;
+    }
     out.value = p.builder->op(Opcode::fold, {out.value},
                               {{"axis", Attr::of(int64_t{kH + i})},
                                {"extent", Attr::of(size[static_cast<size_t>(i)] + 2 * axis.padding)},
@@ -187,25 +193,43 @@ Results expand(at::conv_transpose2d, const Composite& composite) {
                     {shape[kH], shape[kW]})};
 }
 
-// the maximum of each window, with padding of -∞
-Results expand(at::max_pool2d, const Composite& composite) {
-  Window window = windowOf(composite.op);
-  return {unfolded(padded(composite[0], window, kNever), window).maxOver({4, 5})};
+static TensorExpr maxima(const TensorExpr& x, const Window& window) {
+  return unfolded(padded(x, window, kNever), window).maxOver({4, 5});
 }
 
-// The adjoint of padding and unfolding, of select(k = argmax of the window, dy, 0)
-Results expand(at::max_pool2d_grad, const Composite& composite) {
-  TensorExpr x = composite[at::max_pool2d_grad::x], dy = composite[at::max_pool2d_grad::dy];
-  Window window = windowOf(composite.op);
+/// The adjoint of padding and unfolding, of select(k = argmax of the window, dy, 0).
+static TensorExpr toMaxima(const TensorExpr& x, const TensorExpr& dy, const Window& window) {
   TensorExpr windows = unfolded(padded(x, window, kNever), window);
   const Shape apart = windows.shape();
   Shape flat = apart, single = apart;
   flat.resize(5), single.resize(5);
   flat[4] = apart[4] * apart[5], single[4] = 1;
-  TensorExpr element = iota(composite.builder, {flat[4]}, 0);
+  TensorExpr element = iota(*dy.builder, {flat[4]}, 0);
   TensorExpr hit = eq(element, argmax(windows.reshape(flat), 4));
   TensorExpr p = select(hit, dy.reshape(single), 0.0);
-  return {folded(p.reshape(apart), window, imageOf(x))};
+  return folded(p.reshape(apart), window, imageOf(x));
+}
+
+/// The windows along W alone, and along H alone.
+static std::array<Window, 2> alongEach(const Window& window) {
+  return {Window{WindowAxis{}, window[1]}, Window{window[0], WindowAxis{}}};
+}
+
+// the maximum of each window, with padding of -∞
+Results expand(at::max_pool2d, const Composite& composite) {
+  const Window window = windowOf(composite.op);
+  if (!areSeparated(window)) return {maxima(composite[0], window)};
+  const auto [across, down] = alongEach(window);
+  return {maxima(maxima(composite[0], across), down)};
+}
+
+// The first maximum in row-major order is the first of its row, in the first row that has it, also if they are separated.
+Results expand(at::max_pool2d_grad, const Composite& composite) {
+  TensorExpr x = composite[at::max_pool2d_grad::x], dy = composite[at::max_pool2d_grad::dy];
+  const Window window = windowOf(composite.op);
+  if (!areSeparated(window)) return {toMaxima(x, dy, window)};
+  const auto [across, down] = alongEach(window);
+  return {toMaxima(x, toMaxima(maxima(x, across), dy, down), across)};
 }
 
 /// How many elements of a window along an axis lie inside x, for each window, as f32.

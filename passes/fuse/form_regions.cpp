@@ -232,6 +232,7 @@ static bool slicesFold(const Op& op, const Value& fold) {
   if (fold.def->code != Opcode::fold || (op.code != Opcode::slice && !keepsElements(op))) return false;
   int reads = 0;
   forEachUse(op, [&](const Value* value) {
+    if (op.code != Opcode::slice && value->type.elements() < op.result()->type.elements()) return;  // repeats
     while (value != &fold && value->def &&
            (value->def->code == Opcode::slice || value->def->code == Opcode::reshape || isWidening(*value->def)))
       value = value->def->in(0);

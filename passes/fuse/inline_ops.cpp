@@ -150,8 +150,10 @@ void useUnits(Op& op, const Target& target) {
 }
 
 /// Whether one kernel would search windows many times: the gradient of a max pool reads, for each element of x, every window
-/// that holds it. In two kernels each window is searched once.
+/// that holds it. In two kernels each window is searched once. So does a pool whose maxima along one axis would be found
+/// again for each place along the other.
 static bool searchesAgain(const Op& op) {
+  if (op.code == Opcode::max_pool2d) return areSeparated(windowOf(op));
   if (op.code != Opcode::max_pool2d_grad) return false;
   const auto [rows, columns] = windowOf(op);
   const double size = static_cast<double>(rows.size) * static_cast<double>(columns.size);

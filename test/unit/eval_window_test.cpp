@@ -212,6 +212,9 @@ const std::vector<Pool> kPools = {
 TEST(Pooling, MaximumAndItsGradient) {
   std::vector<Pool> pools = kPools;
   pools.push_back({{1, 2, 9, 8}, {3, 2}, {2, 1}, {1, 1}, {2, 3}});
+  // Windows whose maxima are taken along W, then along H.
+  pools.push_back({{2, 2, 11, 12}, {5, 7}, {1, 1}, {2, 3}});
+  pools.push_back({{1, 2, 14, 13}, {6, 9}, {1, 2}, {0, 4}, {2, 1}});
   for (const Pool& pool : pools) {
     SCOPED_TRACE(type(pool.x) + " " + pool.attrs());
     NdArray x = scattered(pool.x);

@@ -269,6 +269,7 @@ static void addWindows(std::vector<GradCase>& out) {
   static constexpr const char* kPools[][4] = {
       {"kernel = [2, 2]", "1x2x4x4", "1x2x2x2", "4, 4"},
       {"kernel = [3, 2], stride = [1, 2], padding = [1, 1]", "2x1x4x4", "2x1x4x3", "4, 4"},
+      {"kernel = [5, 5], stride = [1, 1], padding = [2, 2]", "1x1x4x3", "1x1x4x3", "4, 3"},
   };
   for (const auto& [attrs, x, y, size] : kPools) {
     std::string image = fmt::format("{}xf32", x), pooled = fmt::format("{}xf32", y);
