@@ -261,7 +261,7 @@ static RegisterTile registerTile(const Op& product, const Target& target) {
 MatmulSchedule arranged(const Op& fused, const Target&, MatmulSchedule schedule) {
   const std::unique_ptr<PlainRegion> region = plainRegion(fused);
   if (const Product p = productIn(*region); p.op)
-    schedule.turned = turnedOperands(fused, *region, p, schedule.depth, true);
+    schedule.turned = turnedOperands(fused, *region, p, schedule.depth);
   return schedule;
 }
 
@@ -307,7 +307,7 @@ Result<void> lowerKernel(LowerContext& c, const MatmulSchedule& schedule) {
                                            c.schedule.str(), depth, p.k));
   TG_CHECK(c.checkStraight(tileM * tileN * depth));
   auto alongK = [&](int which) {
-    return liesAlongK(p, which, depth, true) != schedule.turned[static_cast<size_t>(which)];
+    return liesAlongK(p, which, depth) != schedule.turned[static_cast<size_t>(which)];
   };
   Strip a(c, p, 0, alongK(0)), b(c, p, 1, alongK(1));
   c.launch(p.batch * down * across, schedule.workgroup, [&](const Index& tileIndex) {

@@ -102,9 +102,12 @@ constexpr BlockingChoice windowBlocking(int64_t window) {
   return {{{8, 4}, {64, 64}, 8 * window, 1, window}, 0};
 }
 
-/// One operand's tile in shared memory, as vectors along its positions (m or n): vector position / 4 of row k has
-/// the element in lane position % 4. An invocation's positions are fours that are `places` fours apart, so that
-/// neighbours read neighbouring vectors.
+/// One operand's tile in shared memory, as vectors of four of its positions (m or n). An invocation has vectors that are
+/// `places` apart, so that neighbours read neighbouring vectors. Which positions a vector has:
+///
+///   four side by side:    vector  0 0 0 0 1 1 1 1 2 2 2 2 …    one access to memory for a vector
+///   if they are no fours: vector  0 1 2 … 0 1 2 … 0 1 2 …      one access for each lane, side by side with those of the
+///                                                              neighbours
 class Staged {
  public:
   Staged(LowerContext& c, const Product& p, int which, bool alongK, const SharedBlocking& blocking,
@@ -113,6 +116,7 @@ class Staged {
         tile_(blocking.tile[which]), fours_(blocking.block[which] / kLanes),
         run_(which == 0 ? 1 : blocking.run), groups_(blocking.invocations() / fours_),
         places_(blocking.block[which] / tile_), alongK_(alongK), vector_(!alongK && extent_ % kLanes == 0),
+        spread_(extent_ % kLanes != 0 && run_ == 1),
         tasks_(c, depth_ * fours_, blocking.invocations(), lane) {
     // An odd pitch for a tile that is transposed while it is written, so that the writes of neighbours hit other
     // banks.
@@ -126,14 +130,12 @@ class Staged {
     std::vector<KV> out;
     tasks_.load([&](const Index& task) {
       Index k = c_.space.add(k0, depthOf(task));
-      Index position = c_.space.add(origin, c_.space.scale(fourOf(task), kLanes));
-      if (vector_) {
-        position = c_.space.add(position, IndexSpace::lane());
-        return out.push_back(c_.kernel.widened(at(lead, position, k), kVector));
-      }
+      auto factor = [&](const Index& lane) {
+        return at(lead, c_.space.add(origin, positionOf(vectorOf(task), lane)), k);
+      };
+      if (vector_) return out.push_back(c_.kernel.widened(factor(IndexSpace::lane()), kVector));
       std::vector<KV> lanes;
-      for (int64_t lane = 0; lane < kLanes; ++lane)
-        lanes.push_back(at(lead, c_.space.add(position, IndexSpace::constant(lane)), k));
+      for (int64_t lane = 0; lane < kLanes; ++lane) lanes.push_back(factor(IndexSpace::constant(lane)));
       // `vec` folds equal literals of a constant operand to a scalar, but the loop carries vectors.
       out.push_back(c_.kernel.splat(c_.kernel.vec(lanes)));
     });
@@ -142,15 +144,16 @@ class Staged {
   /// Stores what `load` gave into the tile; returns the number of vectors.
   size_t store(std::span<const KV> loaded) {
     size_t next = 0;
-    tasks_.store([&](const Index& task) { shared_.write(c_, depthOf(task), fourOf(task), loaded[next++]); });
+    tasks_.store(
+        [&](const Index& task) { shared_.write(c_, depthOf(task), vectorOf(task), loaded[next++]); });
     return next;
   }
   /// Reads this invocation's factors at one k of the tile.
   std::vector<KV> read(const Index& k) { return shared_.vectors(c_, k, place_, tile_ / kLanes, places_); }
   /// The position in the block of factor `i` of the invocation's tile.
   Index position(int64_t i) const {
-    return c_.space.add(c_.space.scale(place_, kLanes),
-                        IndexSpace::constant(i / kLanes * places_ * kLanes + i % kLanes));
+    return positionOf(c_.space.add(place_, IndexSpace::constant(i / kLanes * places_)),
+                      IndexSpace::constant(i % kLanes));
   }
 
  private:
@@ -165,9 +168,14 @@ class Staged {
     const Index within = c_.space.add(c_.space.scale(group, run_), c_.space.mod(turn, run_));
     return c_.space.add(c_.space.scale(c_.space.div(turn, run_), groups_ * run_), within);
   }
-  /// The four positions that a task loads, by number.
-  Index fourOf(const Index& task) const {
+  /// The vector of the tile's row that a task loads.
+  Index vectorOf(const Index& task) const {
     return alongK_ ? c_.space.div(task, depth_) : c_.space.mod(task, fours_);
+  }
+  /// The position in the block of a vector's lane.
+  Index positionOf(const Index& vector, const Index& lane) const {
+    return spread_ ? c_.space.add(vector, c_.space.scale(lane, fours_))
+                   : c_.space.add(c_.space.scale(vector, kLanes), lane);
   }
   KV at(const Indices& lead, const Index& position, const Index& k) {
     return c_.emitter.within(k, p_.k, position, extent_, [&](const Index& kIn, const Index& in) {
@@ -182,14 +190,16 @@ class Staged {
   Index place_;
   int64_t extent_, tile_, fours_, run_, groups_, places_;
   bool alongK_, vector_;  ///< how memory runs, and whether a load takes four positions
+  bool spread_;           ///< whether the positions of a vector are apart
   StagingTasks tasks_;
   SharedTile shared_;
 };
 
-/// Whether vectors of an operand are loaded along k.
+/// Whether neighbouring invocations load neighbouring k of an operand: if memory runs along k, so that they share cache
+/// lines. As the product reads the operand, unless views turn it.
 bool alongK(const Product& p, const SharedMatmulSchedule& schedule, int which) {
   const bool own = (which == 0) != (which == 0 ? p.ta : p.tb);
-  return liesAlongK(p, which, p.k, own) != schedule.turned[static_cast<size_t>(which)];
+  return own != schedule.turned[static_cast<size_t>(which)];
 }
 
 /// Emits one block of the product, at a row and column (counted in blocks) of one batch.
@@ -237,8 +247,9 @@ class BlockProduct {
   void storeTile(std::span<const KV> acc) {
     for (int64_t i = 0; i < blocking_.tile[0]; ++i)
       for (int64_t quad = 0; quad < quads(); ++quad)
-        store(a_.position(i), b_.position(quad * kLanes),
-              acc.empty() ? nullptr : &acc[static_cast<size_t>(i * quads() + quad)]);
+        store(
+            a_.position(i), [&](int64_t lane) { return b_.position(quad * kLanes + lane); },
+            acc.empty() ? nullptr : &acc[static_cast<size_t>(i * quads() + quad)]);
   }
 
   /// The steps along k that are not skipped: none of a block that a mask hides, none whose tile of A is zero.
@@ -331,18 +342,18 @@ class BlockProduct {
               lanes.push_back(sum);
             }
             const KV sum = c_.kernel.vec(lanes);
-            store(m, n, &sum);
+            store(
+                m, [&](int64_t lane) { return c_.space.add(n, IndexSpace::constant(lane)); }, &sum);
           });
     }
   }
 
-  /// Stores the results at four columns of a row: of a sum, or zeros. By vectors if four divides n, so that no
-  /// vector straddles the edge.
-  void store(const Index& m, const Index& n, const KV* sum) {
+  /// Stores the results at four columns of a row: of a sum, or zeros. By vectors if four divides n: the columns are side by
+  /// side then, and no vector straddles the edge.
+  void store(const Index& m, const std::function<Index(int64_t lane)>& column, const KV* sum) {
     const bool vector = p_.n % kLanes == 0;
     for (int lane = 0; lane < (vector ? 1 : kLanes); ++lane)
-      c_.emitter.whereInside(c_.space.add(origin_[0], m), p_.m,
-                             c_.space.add(origin_[1], c_.space.add(n, IndexSpace::constant(lane))), p_.n,
+      c_.emitter.whereInside(c_.space.add(origin_[0], m), p_.m, c_.space.add(origin_[1], column(lane)), p_.n,
                              [&](const Index& mIn, const Index& nIn) {
                                if (!sum) return storeZero(c_, p_, batch_, mIn, nIn, vector);
                                epilogue(c_, p_, batch_, mIn, nIn, 1, vector ? kLanes : 1, vector,
@@ -451,9 +462,8 @@ SharedMatmulSchedule arranged(const Op& fused, const Target& target, SharedMatmu
   const int64_t rows = (p.m + schedule.shared[0] - 1) / schedule.shared[0];
   schedule.band = kMostBand;
   while (rows % schedule.band != 0) --schedule.band;
-  // `neither` does not matter here: turnedOperands only looks at operands with fours both ways.
-  schedule.turned = turnedOperands(fused, *region, p, p.k, true);
-  if (inRuns) schedule.turned[1] = liesAlongK(p, 1, p.k, !p.tb);
+  schedule.turned = turnedOperands(fused, *region, p, p.k);
+  if (inRuns) schedule.turned[1] = false;
   return schedule;
 }
 

@@ -67,11 +67,11 @@ KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& l
   return rounded(emitter.kernel(), *p.op, plainElement(emitter, p, which, lead, row, column));
 }
 
-bool liesAlongK(const Product& p, int which, int64_t depth, bool neither) {
+bool liesAlongK(const Product& p, int which, int64_t depth) {
   const bool own = (which == 0) != (which == 0 ? p.ta : p.tb);
   auto hasFours = [&](bool alongK) { return (alongK ? depth : which == 0 ? p.m : p.n) % kLanes == 0; };
   if (hasFours(own)) return own;
-  return hasFours(!own) ? !own : neither;
+  return !hasFours(!own) || !own;
 }
 
 /// The number of scalar loads where vectors of four of an operand are asked for, along k or not. Found by emitting
@@ -103,14 +103,14 @@ int64_t innermostWindow(const Value* factor) {
 }
 
 std::array<bool, 2> turnedOperands(const Op& fused, const PlainRegion& region, const Product& p,
-                                   int64_t depth, bool neither) {
+                                   int64_t depth) {
   std::array<bool, 2> turned{};
   for (int which = 0; which < 2; ++which) {
     // A binding lies in memory as the product reads it; without fours both ways there is no choice.
     if (!p.op->in(which)->def || depth % kLanes != 0 || (which == 0 ? p.m : p.n) % kLanes != 0) continue;
     const bool along =
         splitLoads(fused, region, p, which, true) <= splitLoads(fused, region, p, which, false);
-    turned[static_cast<size_t>(which)] = along != liesAlongK(p, which, depth, neither);
+    turned[static_cast<size_t>(which)] = along != liesAlongK(p, which, depth);
   }
   return turned;
 }

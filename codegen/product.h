@@ -39,15 +39,15 @@ KV plainElement(RegionEmitter& emitter, const Product& p, int which, const Indic
 KV rounded(KernelBuilder& kernel, const Op& product, const KV& x);
 
 /// Which way vectors of four of operand `which` run: along k (true) or along its other axis. They run as the
-/// operand's rows lie in memory, unless four divide only the other extent; `neither` is the answer if four divide
-/// none. `depth` stands for the extent along k: the number of k that are taken at a time.
-bool liesAlongK(const Product& p, int which, int64_t depth, bool neither);
+/// operand's rows lie in memory, unless four divide only the other extent; along k if four divide none. `depth` stands
+/// for the extent along k: the number of k that are taken at a time.
+bool liesAlongK(const Product& p, int which, int64_t depth);
 /// The innermost extent of a convolution's windows if a factor is a view of windows (tg.unfold), else 0.
 int64_t innermostWindow(const Value* factor);
 /// For each operand, whether vectors need fewer loads the other way than liesAlongK says, because views and maps
 /// between memory and the product transpose it.
 std::array<bool, 2> turnedOperands(const Op& fused, const PlainRegion& region, const Product& p,
-                                   int64_t depth, bool neither);
+                                   int64_t depth);
 /// The product of a region, whatever its results are; `op` is null if there is none.
 Product productIn(const PlainRegion& region);
 

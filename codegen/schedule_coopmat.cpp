@@ -106,7 +106,7 @@ double timeOf(const CoopmatTiling& tiling, const ProductSizes& size, const Targe
 DType factorType(const Op& op) { return as::matmul(op).precision() == "bf16" ? DType::bf16 : DType::f16; }
 
 bool alongK(const Product& p, const CoopmatSchedule& schedule, int which) {
-  return liesAlongK(p, which, p.k, true) != schedule.turned[static_cast<size_t>(which)];
+  return liesAlongK(p, which, p.k) != schedule.turned[static_cast<size_t>(which)];
 }
 
 int64_t narrowCount(std::span<Value* const> values) {
@@ -152,7 +152,7 @@ CoopmatSchedule arranged(const Op& fused, const Target& target, CoopmatSchedule 
   const std::unique_ptr<PlainRegion> region = plainRegion(fused);
   const Product p = productIn(*region);
   if (!p.op) return schedule;
-  schedule.turned = turnedOperands(fused, *region, p, p.k, true);
+  schedule.turned = turnedOperands(fused, *region, p, p.k);
   // 16-bit results go through one patch, one after the other; f32 results of matrices in registers need none.
   const auto operands = FragmentEpilogue::operandsOf(fused, *region, p, target);
   if (operands && narrowCount(region->yields) == 0) return schedule;
