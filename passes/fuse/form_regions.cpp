@@ -233,8 +233,9 @@ static bool slicesFold(const Op& op, const Value& fold) {
   int reads = 0;
   forEachUse(op, [&](const Value* value) {
     if (op.code != Opcode::slice && value->type.elements() < op.result()->type.elements()) return;  // repeats
-    while (value != &fold && value->def &&
-           (value->def->code == Opcode::slice || value->def->code == Opcode::reshape || isWidening(*value->def)))
+    while (
+        value != &fold && value->def &&
+        (value->def->code == Opcode::slice || value->def->code == Opcode::reshape || isWidening(*value->def)))
       value = value->def->in(0);
     reads += value == &fold;
   });
@@ -256,8 +257,8 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
         return readers == readers_.end() ||
                std::all_of(readers->second.begin(), readers->second.end(), [&](const Op* reader) {
                  const auto at = regionOf_.find(reader);
-                 return reader == &op || (at != regionOf_.end() &&
-                                          &regions_[static_cast<size_t>(at->second)] == &other);
+                 return reader == &op ||
+                        (at != regionOf_.end() && &regions_[static_cast<size_t>(at->second)] == &other);
                });
       });
     });

@@ -107,8 +107,8 @@ class ScatterSplitter {
     // Rows of a bucket. Wider buckets take fewer comparisons here, rows / width for each id, but more in the scatter: if
     // every second id shares its flag with another, each vector of each row of their buckets searches a block for them.
     const int64_t vectors = (op.result()->type.elements() / rows + 3) / 4;
-    const auto even =
-        static_cast<int64_t>(std::sqrt(2.0 * static_cast<double>(rows) / static_cast<double>(block * vectors)));
+    const auto even = static_cast<int64_t>(
+        std::sqrt(2.0 * static_cast<double>(rows) / static_cast<double>(block * vectors)));
     const int64_t width = std::max({narrowest, even, (rows * blocks + flags - 1) / flags});
     const int64_t buckets = (rows + width - 1) / width;
     Value* cut = builder_.reshape(signedIds(ids), {1, blocks, block});

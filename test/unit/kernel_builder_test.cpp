@@ -243,8 +243,8 @@ TEST(KernelBuilder, RoundingsOfRoundedElementsFold) {
     const Opcode code = narrow == DType::f16 ? Opcode::k_round_f16 : Opcode::k_round_bf16;
     auto folds = [&](const KV& x) { return b.op(code, {x}, DType::f32).value == x.value; };
     Value* near = b.parameter(Type::buffer(narrow, 1, {8}, BufMode::in), "x");
-    Value* other = b.parameter(
-        Type::buffer(narrow == DType::f16 ? DType::bf16 : DType::f16, 1, {8}, BufMode::in), "y");
+    Value* other =
+        b.parameter(Type::buffer(narrow == DType::f16 ? DType::bf16 : DType::f16, 1, {8}, BufMode::in), "y");
     const KV at = b.id(Opcode::k_global_id, 0);
     const KV x = b.load(near, at), y = b.load(other, at);
     const KV some = b.op(Opcode::k_lt, {at, KernelBuilder::u32(3)}, DType::i1);
