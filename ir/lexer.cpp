@@ -30,6 +30,10 @@ bool Lexer::isOnLineOf(const Token& earlier) const {
   return text_.substr(earlier.offset, token_.offset - earlier.offset).find('\n') == std::string_view::npos;
 }
 
+bool Lexer::beginsLine() const {
+  return text_.substr(last_, token_.offset - last_).find('\n') != std::string_view::npos;
+}
+
 bool Lexer::startsWith(std::string_view text) const {
   return text_.substr(token_.offset, text.size()) == text;
 }
@@ -82,6 +86,7 @@ static size_t numberLength(std::string_view text, size_t at) {
 
 /// Reads the next token: skips white space and comments, then decides by the first character.
 void Lexer::advance() {
+  last_ = at_;
   for (;;) {
     while (at_ < text_.size() && isBlank(text_[at_])) ++at_;
     if (text_.substr(at_, 2) != "//") break;

@@ -43,6 +43,10 @@ class Lexer {
   bool startsWith(std::string_view text) const;
   /// Whether the current token begins on the line of an earlier one.
   bool isOnLineOf(const Token& earlier) const;
+  /// Whether the current token is the first one on its line.
+  bool beginsLine() const;
+  /// The end of the token before the current one.
+  Loc endOfLast() const { return locAt(last_); }
   /// Continues at a byte offset, which must be the start of a token or white space.
   void rewind(uint32_t offset);
 
@@ -51,6 +55,7 @@ class Lexer {
   std::shared_ptr<const SourceFile> file_;
   std::string_view text_;
   uint32_t at_ = 0;
+  uint32_t last_ = 0;  ///< the end of the token before the current one
   Token token_;
   // The line of the last location asked for: the next one is usually later in the text.
   mutable uint32_t knownOffset_ = 0, knownLine_ = 1, knownLineStart_ = 0;

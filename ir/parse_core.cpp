@@ -101,12 +101,10 @@ Result<int64_t> ParseCore::expectInt(std::string_view what, int64_t most) {
   return expected(what);
 }
 
-Token ParseCore::peekSecond() {
-  uint32_t offset = lex_.peek().offset;
-  lex_.next();
-  Token second = lex_.peek();
-  lex_.rewind(offset);
-  return second;
+Token ParseCore::peekSecond() const {
+  Lexer ahead = lex_;
+  ahead.next();
+  return ahead.peek();
 }
 
 /// A kernel scalar or vector type by name: `f32`, `bool`, `vec4<f32>`.

@@ -46,7 +46,7 @@ class ParseCore {
   /// An integer of at most `most`.
   Result<int64_t> expectInt(std::string_view what, int64_t most = INT64_MAX);
   /// The token after the current one; does not consume it.
-  Token peekSecond();
+  Token peekSecond() const;
 
   /// Parses a type. `axes` receives the names of a buffer's axes, "" for an axis without a name; if it is null, only
   /// the names of constants are allowed.

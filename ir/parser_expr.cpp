@@ -48,11 +48,9 @@ const Parser::Infix* Parser::peekInfix() {
 /// Whether `%a = …` follows, and not `%a == …`.
 bool Parser::startsBinding() {
   if (lex_.peek().kind != Token::Kind::value) return false;
-  const uint32_t offset = lex_.peek().offset;
-  lex_.next();
-  const bool binds = lex_.startsWith("=") && !lex_.startsWith("==");
-  lex_.rewind(offset);
-  return binds;
+  Lexer ahead = lex_;
+  ahead.next();
+  return ahead.startsWith("=") && !ahead.startsWith("==");
 }
 
 Result<Operand> Parser::operandOrExpression(int depth) {

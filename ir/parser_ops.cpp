@@ -16,16 +16,13 @@ using table::SlotKind;
 /// or a region follow.
 bool Parser::startsAttributes(const Op& op) {
   if (!lex_.peek().is("{")) return false;
-  uint32_t offset = lex_.peek().offset;
-  lex_.next();
-  bool word = lex_.peek().kind == Token::Kind::word, attributes = false;
-  if (word || lex_.peek().is("}")) {
-    lex_.next();
-    const Token& after = lex_.peek();
-    attributes = word ? after.is("=") : op.info().regions == 0 || after.is(":") || after.is("{");
-  }
-  lex_.rewind(offset);
-  return attributes;
+  Lexer ahead = lex_;
+  ahead.next();
+  const bool word = ahead.peek().kind == Token::Kind::word;
+  if (!word && !ahead.peek().is("}")) return false;
+  ahead.next();
+  const Token& after = ahead.peek();
+  return word ? after.is("=") : op.info().regions == 0 || after.is(":") || after.is("{");
 }
 
 bool Parser::startsOperand() {
@@ -289,14 +286,16 @@ Result<void> Parser::resultNames(Op& op) {
   return expect("=");
 }
 
+/// Types that are missing at the end of a line are an error there, not at the next token.
+Error Parser::missingTypes(std::string_view name) const {
+  if (!lex_.beginsLine()) return expected("':' and the result types");
+  return failAt(lex_.endOfLast(), fmt::format("{}: expected ':' and the result types at the end", name));
+}
+
 /// Parses `: type, …` and gives the results their types; a terminator has its operands' types there.
 Result<void> Parser::types(Op& op, std::string_view name) {
   if (!accept(":")) {
-    if (op.results.empty()) return {};
-    // At the end of a line the error belongs to this op, not to the next line.
-    if (placeOf(here())->line != placeOf(op.loc)->line)
-      return failAt(op.loc, fmt::format("{}: expected ':' and the result types at the end", name));
-    return expected("':' and the result types");
+    return op.results.empty() ? Result<void>() : missingTypes(name);
   }
   std::vector<Type> parsed;
   do {

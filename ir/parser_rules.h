@@ -46,6 +46,7 @@ class Parser : ParseCore {
   Result<Operand> literalToken();
   Result<Operand> binding();
   Result<OperandList> operandsUntil(std::string_view close, int depth);
+  Error missingTypes(std::string_view name) const;
   Result<void> types(Op& op, std::string_view name);
   Result<void> places(Op& op);
   Result<Place> place();

@@ -134,7 +134,7 @@ Result<std::unique_ptr<Op>> Parser::assignment(std::unique_ptr<Op> named) {
   if (!value.value)
     return failAt(loc,
                   fmt::format("%{} would be a literal; name it by `const {} = …`", result.name, result.name));
-  TG_CHECK(expect(":"));
+  if (!accept(":")) return missingTypes("%" + result.name);
   TG_TRY(Type type, parseType());
   if (type != value.value->type)
     return failAt(
