@@ -7,6 +7,9 @@
 
 namespace tg {
 
+/// The type of a buffer; any type for null, which the verifier reports.
+static Type typeOf(const Value* buffer) { return buffer ? buffer->type : Type::scalar(DType::f32); }
+
 Operand KernelBuilder::element(Value* buffer, const std::vector<KV>& index) const {
   return Operand::element(buffer, slotsOf(index));
 }
@@ -16,8 +19,9 @@ KV KernelBuilder::widened(const KV& value, const Type& wanted) {
 }
 
 KV KernelBuilder::dim(Value* buffer, int axis) {
-  const bool has = axis >= 0 && axis < buffer->type.rank();
-  if (has && buffer->type.shape[axis] != Shape::kDynamic) return u32(buffer->type.shape[axis]);
+  const Type type = typeOf(buffer);
+  const bool has = axis >= 0 && axis < type.rank();
+  if (has && type.shape[axis] != Shape::kDynamic) return u32(type.shape[axis]);
   OpKey key(Opcode::k_dim, axis);
   key.add(buffer);
   return once(0, key, [&] {
@@ -47,29 +51,29 @@ KV KernelBuilder::load(Value* buffer, const std::vector<KV>& index) {
   key.add(buffer);
   key.add(index);
   return once(level, key, [&] {
-    return place(level, Opcode::k_load, {element(buffer, index)}, {elementType(buffer->type)});
+    return place(level, Opcode::k_load, {element(buffer, index)}, {elementType(typeOf(buffer))});
   });
 }
 
 KV KernelBuilder::loadHere(Value* buffer, const std::vector<KV>& index) {
-  return result(place(depth(), Opcode::k_load, {element(buffer, index)}, {elementType(buffer->type)}),
+  return result(place(depth(), Opcode::k_load, {element(buffer, index)}, {elementType(typeOf(buffer))}),
                 depth());
 }
 
 void KernelBuilder::store(const KV& value, Value* buffer, const std::vector<KV>& index) {
-  KV stored = widened(value, buffer->type);
+  KV stored = widened(value, typeOf(buffer));
   place(depth(), Opcode::k_store, {operand(stored), element(buffer, index)}, {});
 }
 
 void KernelBuilder::accumulate(const KV& value, Value* buffer, const std::vector<KV>& index) {
-  KV added = widened(value, buffer->type);
+  KV added = widened(value, typeOf(buffer));
   place(depth(), Opcode::k_accumulate, {operand(added), element(buffer, index)}, {});
 }
 
 KV KernelBuilder::atomic(Opcode code, const KV& value, Value* buffer, const std::vector<KV>& index,
                          bool wantOld) {
   std::vector<Type> results;
-  if (wantOld) results.push_back(elementType(buffer->type));
+  if (wantOld) results.push_back(elementType(typeOf(buffer)));
   Op* op = place(depth(), code, {operand(value), element(buffer, index)}, std::move(results));
   return wantOld ? result(op, depth()) : KV{};
 }
@@ -77,7 +81,7 @@ KV KernelBuilder::atomic(Opcode code, const KV& value, Value* buffer, const std:
 KV KernelBuilder::atomicCompareExchange(const KV& expected, const KV& value, Value* buffer,
                                         const std::vector<KV>& index, bool wantOld) {
   std::vector<Type> results;
-  if (wantOld) results.push_back(elementType(buffer->type));
+  if (wantOld) results.push_back(elementType(typeOf(buffer)));
   Op* op = place(depth(), Opcode::k_atomic_compare_exchange,
                  {operand(expected), operand(value), element(buffer, index)}, std::move(results));
   return wantOld ? result(op, depth()) : KV{};
