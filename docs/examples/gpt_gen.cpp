@@ -203,10 +203,17 @@ void addPredict(const GptConfig& config, Module& module) {
 
 /// Products of two are no overflow.
 constexpr int64_t kMostOfASize = int64_t{1} << 30;
+constexpr int64_t kMostLayers = 1000;  ///< a module of 86,000 lines
 
 Result<std::unique_ptr<Module>> makeGpt(const GptConfig& config) {
-  for (int64_t size : {config.vocab, config.block, config.layers, config.heads, config.width, config.batch})
-    if (size < 1 || size > kMostOfASize) return fail(fmt::format("a GPT's sizes are 1 to {}", kMostOfASize));
+  struct Size {
+    const char* name;
+    int64_t given, most = kMostOfASize;
+  };
+  for (const auto& [name, given, most] :
+       {Size{"vocab", config.vocab}, Size{"block", config.block}, Size{"layers", config.layers, kMostLayers},
+        Size{"heads", config.heads}, Size{"width", config.width}, Size{"batch", config.batch}})
+    if (given < 1 || given > most) return fail(fmt::format("{} is {}, not 1 to {}", name, given, most));
   if (config.width % config.heads)
     return fail(fmt::format("the width {} is no multiple of {} heads", config.width, config.heads));
   if (config.activation != "relu" && config.activation != "gelu")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpt-gen: prints a GPT as a module.
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +9,8 @@
 
 #include "docs/examples/gpt_gen.h"
 #include "ir/parser.h"
+#include "tools/driver/listings.h"
+#include "tools/driver/run_setup.h"
 #include "tools/driver/streams.h"
 
 static int run(int argc, char** argv) {
@@ -29,23 +31,19 @@ static int run(int argc, char** argv) {
                "start projections into the residual stream 1/sqrt(2 layers) smaller");
   app.add_option("--pipeline", config.trainPipeline, "what tg-run train appends; '' writes none")
       ->capture_default_str();
-  // CLI11 wants another argument behind `--pipeline=`; the empty value is one of its own.
+  bool version = false;
+  app.add_flag("--version", version, "print the version");
+  // The empty value of `--pipeline=` becomes a word of its own.
   std::vector<std::string> args;
-  for (int i = argc - 1; i > 0; --i) {  // it takes them from the back
-    const std::string arg = argv[i];
-    if (arg == "--pipeline=") args.emplace_back();
+  for (const std::string arg : std::span(argv + 1, static_cast<size_t>(argc - 1))) {
     args.push_back(arg == "--pipeline=" ? "--pipeline" : arg);
+    if (arg == "--pipeline=") args.emplace_back();
   }
-  try {
-    app.parse(std::move(args));
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    fmt::print(stderr, "gpt-gen: error: {}; see gpt-gen --help\n", error.what());
-    return 2;
-  }
+  if (auto exit = tg::parseVerb(app, args)) return *exit;
+  if (version) return fmt::print("{}", tg::versionText()), 0;
   auto module = tg::makeGpt(config);
   // It reads nothing, so what is wrong is an option.
-  if (!module) return fmt::print(stderr, "gpt-gen: {}", module.error().str()), 2;
+  if (!module) return tg::report(app, tg::exitUsage, module.error());
   fmt::print("{}", tg::print(**module));
   return 0;
 }
