@@ -127,13 +127,11 @@ struct Eval : Verb {
   }
 
  private:
-  bool writes() const { return !model.ranks || model.ranks->rank() == 0; }
-
   /// Checks that all ranks agree; if not, one message is printed.
   int prepareTogether(CLI::App& app, OpenEvaluation& open) {
     std::string told;
     holdReports(&told);
-    model.notes = model.notes && writes();
+    model.notes = model.notes && model.firstRank();
     const int code = prepare(app, open);
     RankFacts facts;
     if (code == exitOk) {
@@ -155,7 +153,7 @@ struct Eval : Verb {
     if (!ofRun && flags.data.empty())
       return report(app, exitUsage,
                     "say what to evaluate on: --data=text:FILE or --data='x=@x.npy,y=@y.npy'");
-    auto trained = trainedOf(given, writes());
+    auto trained = trainedOf(given, model.firstRank());
     if (!trained) return report(app, exitInput, trained.error());
     std::string runDir;
     TrainFlags started;
@@ -186,7 +184,7 @@ struct Eval : Verb {
     if (auto has = ensureEval(*source, notes); !has) return report(app, exitInput, has.error());
     auto feed = feedOf(*source, *trained, started, runDir);
     if (!feed) return report(app, exitInput, feed.error());
-    if (writes())
+    if (model.firstRank())
       for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
     out.perplexity = hasPerplexity(*source, **feed);
     out.feed = std::move(*feed);
@@ -224,7 +222,7 @@ struct Eval : Verb {
     }
     TG_TRY(auto feed, openData(source, model.seed, started, trained.vocabulary));
     const std::string then = trained.checkpoint ? trained.checkpoint->state.dataHash : "";
-    if (writes() && comparableData(then) && feed->fingerprint() != then)
+    if (model.firstRank() && comparableData(then) && feed->fingerprint() != then)
       fmt::print(stderr, "warning: the data of {} was changed since it was trained\n", runDir);
     return feed;
   }
@@ -271,7 +269,7 @@ struct Eval : Verb {
     const double loss = *evaluated;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     // All ranks have the result, and rank 0 prints it.
-    if (!writes()) return std::isfinite(loss) ? int{exitOk} : int{exitNumeric};
+    if (!model.firstRank()) return std::isfinite(loss) ? int{exitOk} : int{exitNumeric};
     if (flags.json) {
       nlohmann::ordered_json out = {{"weights", trained.found.file},
                                     {"step", nullptr},

@@ -403,15 +403,16 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
     fmt::print(
         stderr,
         "note: the model is tiny, so LP_NUM_THREADS=0 is set: kernels run without Mesa's thread pool\n");
-  if (info.type == "cpu" && flags.device == "auto" && (!flags.ranks || flags.ranks->rank() == 0))
+  if (info.type == "cpu" && flags.device == "auto" && flags.firstRank())
     fmt::print(stderr, "warning: running on the CPU device {}; --device=cpu says that this is meant\n",
                info.name);
   return exitOk;
 }
 
 DiagnosticHandler toldOn(const ModelFlags& flags) {
-  return [notes = flags.notes](const Diagnostic& diagnostic) {
-    if (notes || diagnostic.severity <= Severity::warning) fmt::print(stderr, "{}", render(diagnostic));
+  return [notes = flags.notes, first = flags.firstRank()](const Diagnostic& diagnostic) {
+    if (first && (notes || diagnostic.severity <= Severity::warning))
+      fmt::print(stderr, "{}", render(diagnostic));
   };
 }
 

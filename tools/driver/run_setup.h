@@ -87,6 +87,9 @@ struct ModelFlags {
   std::shared_ptr<vulkan::Device> opened;     ///< the device that initGpuCollectives opened, or null
   std::string openedAs;                       ///< the value of --device for it
   std::vector<std::string> plugins;           ///< shared objects whose passes `pipeline` may name
+
+  /// Whether this is the rank that prints and writes for all.
+  bool firstRank() const { return !ranks || ranks->rank() == 0; }
 };
 void addModelFlags(CLI::App& app, ModelFlags& flags);
 /// The files that the flags name. For a run or a checkpoint: its module and its options.
@@ -115,7 +118,8 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
 int tuningOf(const CLI::App& app, const std::string& flag, const Module& module,
              const vulkan::DeviceInfo* device, std::string& file);
 
-/// Prints diagnostics of passes and sessions: warnings, and, if the flags allow notes, also notes and remarks.
+/// Prints diagnostics of passes and sessions on the first rank: warnings, and, if the flags allow notes, also notes and
+/// remarks.
 DiagnosticHandler toldOn(const ModelFlags& flags);
 
 /// Runs passes on the module. Sends their diagnostics to `told`, and adds the time of each pass if requested. Returns

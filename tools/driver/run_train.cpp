@@ -62,7 +62,7 @@ struct Train : Verb {
     } else if (int code = prepareTogether(app, training)) {
       return code;
     }
-    if (flags.dryRun) return writes() ? dryRun(app, training) : int{exitOk};
+    if (flags.dryRun) return model.firstRank() ? dryRun(app, training) : int{exitOk};
     if (auto taken = takeRunDir(app, commandOf(args), model, flags, training); !taken)
       return model.ranks ? endJob(app, *model.ranks, exitInput, taken.error())
                          : report(app, exitInput, taken.error());
@@ -70,14 +70,12 @@ struct Train : Verb {
   }
 
  private:
-  bool writes() const { return !model.ranks || model.ranks->rank() == 0; }
-
   /// Does `prepare` and then compares the ranks. An error if one failed, or differs in what must be the same on all.
   int prepareTogether(CLI::App& app, OpenTraining& training) {
     std::string told;
     holdReports(&told);
     const bool notes = model.notes;
-    model.notes = notes && writes();
+    model.notes = notes && model.firstRank();
     int code = prepare(app, training);
     RankFacts facts;
     if (code == exitOk) {
@@ -137,7 +135,7 @@ struct Train : Verb {
   std::optional<int> goOn(CLI::App& app, const std::string& resume, OpenTraining& training) {
     const std::string run = runOf(resume);
     const TypedOptions typed = typedOptions(app);
-    if (auto locked = lockRun(resume, flags, writes(), training); !locked)
+    if (auto locked = lockRun(resume, flags, model.firstRank(), training); !locked)
       return report(app, exitInput, locked.error());
     // Before its first checkpoint, a run with --resume=auto uses the options typed now.
     if (!training.checkpoint && flags.resume == "auto") return {};
@@ -173,8 +171,8 @@ struct Train : Verb {
     auto opened = TrainConsole::open(flags, training);
     if (!opened) return ended(app, exitInput, opened.error());
     TrainConsole& console = **opened;
-    if (writes()) tellNotes(training);
-    if (writes()) console.header(model);
+    if (model.firstRank()) tellNotes(training);
+    if (model.firstRank()) console.header(model);
     if (model.ranks) console.line(fmt::format("{}, each on its rows of the batch", model.ranks->describe()));
     Session& session = *training.model.session;
     Trainer trainer(session, *training.feed, training.options, training.state);
@@ -195,11 +193,10 @@ struct Train : Verb {
       report(app, code, there ? summary.error() : there.error());
       return failed(training, code);
     }
-    if (auto written = writeCollectiveTimes(training, collectives_); !written)
-      return ended(app, exitInput, written.error());
-    if (auto finished = console.finish(); !finished) return ended(app, exitInput, finished.error());
+    console.wrote(writeCollectiveTimes(training, collectives_));
+    console.finish();
     // Writing to a pipe waits for a reader, so restore the signals: one must be able to end this wait.
-    if (std::error_code error; writes() && fs::is_fifo(flags.out, error)) {
+    if (std::error_code error; model.firstRank() && fs::is_fifo(flags.out, error)) {
       if (model.notes)
         fmt::print(stderr, "note: {} is a pipe, which is written when it is read\n", flags.out);
       signals.reset();
@@ -267,7 +264,7 @@ struct Train : Verb {
   int conclude(const CLI::App& app, OpenTraining& training, TrainConsole& console,
                const TrainSummary& summary) {
     // Only rank 0 prints.
-    if (!writes()) return summary.end == TrainEnd::notFinite ? int{exitNumeric} : int{exitOk};
+    if (!model.firstRank()) return summary.end == TrainEnd::notFinite ? int{exitNumeric} : int{exitOk};
     if (summary.end == TrainEnd::notFinite) {
       Error error = fail(summary.fault + "; the parameters of this step are not saved");
       for (const std::string& note : summary.faultNotes) error.addNote(nullptr, note);
@@ -293,9 +290,9 @@ struct Train : Verb {
     if (auto saved = writeParams(*training.model.session, flags.out); !saved)
       return report(app, exitInput, saved.error());
     if (!flags.out.empty()) console.line(fmt::format("saved {}", flags.out));
-    if (summary.end == TrainEnd::done) return exitOk;
+    if (summary.end == TrainEnd::done && console.lost().empty()) return exitOk;
     const std::string& dir = training.options.runDir;
-    if (const std::string lost = lostOutput(); !lost.empty())
+    if (const std::string lost = console.lost().empty() ? lostOutput() : console.lost(); !lost.empty())
       return report(app, exitInput,
                     dir.empty() ? lost
                                 : fmt::format("{}; the run ends at step {}. Resume: tg-run train --resume={}",

@@ -141,8 +141,15 @@ std::string TrainConsole::stepLine(const StepResult& step, double milliseconds, 
 Result<void> TrainConsole::record(int64_t step, std::vector<std::pair<std::string, double>> values) {
   if (!metrics_) return {};
   if (training_.options.lock) TG_CHECK(training_.options.lock->check());
-  TG_CHECK(metrics_->add({step, trainer_->secondsSoFar(), std::move(values)}));
-  return metrics_->flush();
+  wrote(metrics_->add({step, trainer_->secondsSoFar(), std::move(values)}));
+  wrote(metrics_->flush());
+  return {};
+}
+
+void TrainConsole::wrote(const Result<void>& result) {
+  if (result || !lost_.empty()) return;
+  lost_ = result.error().message();
+  control_->stop = true;
 }
 
 Result<void> TrainConsole::recordStep(const StepResult& step, double milliseconds, double itemsPerSecond) {
@@ -204,7 +211,7 @@ Result<void> TrainConsole::sample(int64_t step) {
   }));
   const std::string& prompt = sampler.options().prompt;
   line(fmt::format("sample at step {}: {}{}", step, prompt, text));
-  if (samples_) TG_CHECK(samples_->add(step, prompt, text, tokens == sampler.options().tokens));
+  if (samples_) wrote(samples_->add(step, prompt, text, tokens == sampler.options().tokens));
   logged_ = Clock::now();
   loggedStep_ = step;
   return {};
@@ -285,11 +292,9 @@ void TrainConsole::refreshPage(bool now) {
   fmt::print(stderr, "warning: the run's page is left as it is: {}\n", written.error().message());
 }
 
-Result<void> TrainConsole::finish() {
+void TrainConsole::finish() {
   eraseBar();
-  if (metrics_) TG_CHECK(metrics_->flush());
   refreshPage(true);
-  return {};
 }
 
 }  // namespace tg

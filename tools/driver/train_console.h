@@ -26,10 +26,14 @@ class TrainConsole : public TrainObserver {
   void header(const ModelFlags& model);
   /// Removes the progress bar, before something else writes to the terminal.
   void eraseBar();
-  /// Called after the last step: writes what is still buffered, and the page.
-  Result<void> finish();
+  /// Called after the last step: writes the page.
+  void finish();
+  /// Takes the result of writing a file that the run appends to. After the first error, which `lost` returns, the
+  /// console asks to stop, so that the progress is saved.
+  void wrote(const Result<void>& result);
+  const std::string& lost() const { return lost_; }
 
-  /// The console asks `control` to stop if standard output cannot be written any more.
+  /// The console asks `control` to stop if standard output or a file of the run cannot be written any more.
   void begin(const Trainer& trainer, TrainControl& control);
   /// Before the first step: generates the text that a stop interrupted.
   Result<void> makeUp();
@@ -67,6 +71,7 @@ class TrainConsole : public TrainObserver {
   double waited_ = 0;       ///< seconds of waiting for checkpoints since the last row
   double pageSeconds_ = 0;  ///< seconds that the last page took
   bool pageFailed_ = false;
+  std::string lost_;  ///< why a file could not be written
 };
 
 /// For example `0:01:05`.

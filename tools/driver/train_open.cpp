@@ -334,7 +334,7 @@ static int takeOptions(const CLI::App& app, const ModelFlags& model, const Train
 /// replaces the module by the run's own.
 static int takeStart(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& run,
                      RankShare& share, std::unique_ptr<Module>& module, OpenTraining& out) {
-  const bool first = !model.ranks || model.ranks->rank() == 0;
+  const bool first = model.firstRank();
   if (out.resumed) {
     if (first) out.options.runDir = run;
     model.weights.clear();

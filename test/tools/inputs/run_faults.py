@@ -55,6 +55,13 @@ def main():
         left = [name for place, folders, files in os.walk(hurt) for name in folders + files if ".tmp" in name]
         assert not left, (where, left)
         ended[kind] = ended.get(kind, 0) + 1
+    # Metrics that cannot be written end the run, but not without a checkpoint.
+    rows = [each.split()[0] for each in operations if each.endswith("metrics.jsonl") and each.split()[1] == "write"]
+    shutil.rmtree(hurt)
+    first = train(hurt, FAULT=f"{rows[0]}:eio")
+    assert first.returncode == 1 and first.stderr.count("error:") == 1, first.stderr
+    assert "metrics.jsonl: cannot write: Input/output error; the run ends at step" in first.stderr, first.stderr
+    assert os.listdir(f"{hurt}/ckpt") in (["step_00000001"], ["step_00000002"]), os.listdir(f"{hurt}/ckpt")
     print(f"{len(operations)} operations, {sum(ended.values())} faults ({', '.join(sorted(ended))}): all ends are equal")
 
 
