@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
+
 namespace tg {
 
 namespace {
@@ -88,8 +90,9 @@ class DimsVerifier {
         return bad(
             fmt::format("attribute 'dims' holds names of letters, digits and '_', not {}", each.str()));
     if (dims->list.size() != static_cast<size_t>(holder.type.rank()))
-      return bad(fmt::format("attribute 'dims' gives {} names for the {} axes of {}; _ is no name",
-                             dims->list.size(), holder.type.rank(), holder.type.str()));
+      return bad(fmt::format("attribute 'dims' gives {} for the {} of {}; _ is no name",
+                             countText(dims->list.size(), "name"),
+                             countText(holder.type.rank(), "axis", "axes"), holder.type.str()));
     const size_t batches = axesNamed(holder.attrs, holder.type.rank(), kBatchDim).size();
     if (batches > 1 || (batches == 1 && !holder.isArgument))
       return bad(holder.isArgument ? "two axes are called batch"

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "ir/access.h"
+#include "ir/count_text.h"
 #include "ir/infer_context.h"
 #include "ir/kernel/kernel.h"
 
@@ -145,7 +146,11 @@ Result<Types> types(at::reshape, const Context& c) {
   const int64_t total = c.in(0).elements();
   if (wild >= 0) shape[wild] = std::max<int64_t>(total / shape.elements(), 1);
   if (shape.elements() != total)
-    return c.error(1, fmt::format("{} elements do not reshape to {}", total, c.op.attr("shape").str()), 0);
+    return c.error(1,
+                   fmt::format("{} to {}",
+                               countText(total, "element does not reshape", "elements do not reshape"),
+                               c.op.attr("shape").str()),
+                   0);
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
@@ -156,12 +161,18 @@ Result<Types> types(at::transpose, const Context& c) {
   Shape shape;
   for (int64_t axis : perm) {
     if (axis < 0 || axis >= rank || seen[axis] || static_cast<int>(perm.size()) != rank)
-      return c.error(1, fmt::format("{} is no permutation of {} axes", c.op.attr("perm").str(), rank), 0);
+      return c.error(
+          1,
+          fmt::format("{} is no permutation of {}", c.op.attr("perm").str(), countText(rank, "axis", "axes")),
+          0);
     seen[axis] = true;
     shape.push(c.shape(0)[static_cast<int>(axis)]);
   }
   if (static_cast<int>(perm.size()) != rank)
-    return c.error(1, fmt::format("{} is no permutation of {} axes", c.op.attr("perm").str(), rank), 0);
+    return c.error(
+        1,
+        fmt::format("{} is no permutation of {}", c.op.attr("perm").str(), countText(rank, "axis", "axes")),
+        0);
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
@@ -171,7 +182,8 @@ Result<Types> types(at::slice, const Context& c) {
   size_t rank = static_cast<size_t>(c.in(0).rank());
   if (strides.empty()) strides.assign(rank, 1);
   if (starts.size() != rank || limits.size() != rank || strides.size() != rank)
-    return c.error(1, fmt::format("starts, limits and strides need {} entries", rank), 0);
+    return c.error(1, fmt::format("starts, limits and strides need {}", countText(rank, "entry", "entries")),
+                   0);
   Shape shape;
   for (size_t i = 0; i < rank; ++i) {
     int64_t extent = c.shape(0)[static_cast<int>(i)];
@@ -192,8 +204,9 @@ Result<Types> types(at::pad, const Context& c) {
   size_t rank = static_cast<size_t>(c.in(0).rank());
   if (interior.empty()) interior.assign(rank, 0);
   if (low.size() != rank || high.size() != rank)
-    return c.error(1, fmt::format("low and high need {} entries", rank), 0);
-  if (interior.size() != rank) return c.error(1, fmt::format("interior needs {} entries, or none", rank), 0);
+    return c.error(1, fmt::format("low and high need {}", countText(rank, "entry", "entries")), 0);
+  if (interior.size() != rank)
+    return c.error(1, fmt::format("interior needs {}, or none", countText(rank, "entry", "entries")), 0);
   TG_CHECK(c.mayHold(c.in(0).dtype, as::pad(c.op).value(), 3, "value"));
   Shape shape;
   for (size_t i = 0; i < rank; ++i) {
@@ -297,8 +310,8 @@ Result<Types> types(at::scatter_add, const Context& c) {
     if (near.rank() != 2 || near.shape[0] > as::scatter_add(c.op).rows() ||
         c.in(0).elements() % near.shape[1] != 0)
       return c.error(3,
-                     fmt::format("near is {} for {} rows and ids {}", near.str(),
-                                 as::scatter_add(c.op).rows(), c.in(0).str()),
+                     fmt::format("near is {} for {} and ids {}", near.str(),
+                                 countText(as::scatter_add(c.op).rows(), "row"), c.in(0).str()),
                      2);
   }
   Shape shape{as::scatter_add(c.op).rows()};
@@ -364,7 +377,8 @@ Result<Types> types(at::constant, const Context& c) {
   TG_TRY(Type type, c.declared());
   const Operand& value = c.op.operands[0];
   if (value.kind == Operand::Kind::keyword && static_cast<int64_t>(value.items.size()) != type.elements())
-    return c.error(1, fmt::format("dense gives {} values for {}", value.items.size(), type.str()));
+    return c.error(1,
+                   fmt::format("dense gives {} for {}", countText(value.items.size(), "value"), type.str()));
   auto check = [&](const Operand& literal) -> Result<void> {
     if (!literal.isLiteral()) return failAt(c.op.loc, "tg.constant: dense takes numbers alone");
     if (represents(literal, type.dtype)) return {};

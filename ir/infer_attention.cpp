@@ -2,6 +2,7 @@
 // Types of attention and its gradients.
 #include <cmath>
 
+#include "ir/count_text.h"
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
 #include "ir/split_product.h"
@@ -30,7 +31,7 @@ Result<void> checkOperands(const Context& c) {
   if (q.back() != k.back())
     return c.error(3, fmt::format("the last extents of q and k differ: {} and {}", q.back(), k.back()), 1);
   if (k[rank - 2] != v[rank - 2])
-    return c.error(4, fmt::format("k has {} rows, v has {}", k[rank - 2], v[rank - 2]), 2);
+    return c.error(4, fmt::format("k has {}, v has {}", countText(k[rank - 2], "row"), v[rank - 2]), 2);
   if (double scale = as::attention(c.op).scale(); !std::isfinite(scale))
     return c.error(5, fmt::format("the scale {} is not finite", scale));
   return {};

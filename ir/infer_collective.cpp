@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Types of collectives.
+#include "ir/count_text.h"
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
 
@@ -25,7 +26,8 @@ Result<Types> wholeTypes(const Context& c, int64_t ranks) {
   if (ranks < 1) return c.error(3, fmt::format("ranks = {} is not 1 or more", ranks));
   const auto results = static_cast<int>(c.op.results.size());
   if (results != c.op.numOperands())
-    return c.error(4, fmt::format("{} results for {} operands", results, c.op.numOperands()));
+    return c.error(
+        4, fmt::format("{} for {}", countText(results, "result"), countText(c.op.numOperands(), "operand")));
   Types types;
   for (int operand = 0; operand < c.op.numOperands(); ++operand) {
     const Type& whole = c.op.result(operand)->type;

@@ -2,6 +2,7 @@
 // Types of tg.custom: checks the kernel's parameters against the operands and the declared results.
 #include <algorithm>
 
+#include "ir/count_text.h"
 #include "ir/infer_context.h"
 #include "ir/kernel/axis_names.h"
 #include "ir/kernel/custom.h"
@@ -28,11 +29,12 @@ Result<void> checkCounts(const Context& c, const Item& kernel, const std::vector
   }
   if (results == 0) return c.error(2, fmt::format("@{} has no result", kernel.name));
   if (c.op.numOperands() - 1 != inputs)
-    return c.error(2, fmt::format("@{} has {} in and inout parameters, {} inputs are given", kernel.name,
-                                  inputs, c.op.numOperands() - 1));
+    return c.error(2, fmt::format("@{} has {} in and inout parameters, {}", kernel.name, inputs,
+                                  countText(c.op.numOperands() - 1, "input is given", "inputs are given")));
   if (static_cast<int>(c.op.results.size()) != results)
-    return c.error(2, fmt::format("@{} has {} out, inout, accum and tape parameters, {} results are named",
-                                  kernel.name, results, c.op.results.size()));
+    return c.error(2,
+                   fmt::format("@{} has {} out, inout, accum and tape parameters, {}", kernel.name, results,
+                               countText(c.op.results.size(), "result is named", "results are named")));
   return {};
 }
 
@@ -85,7 +87,8 @@ Result<void> checkBatch(const Context& c, const Item& kernel, const std::vector<
   std::vector<int64_t> axes = as::custom(c.op).batch();
   if (axes.empty()) return {};
   if (axes.size() != c.op.results.size())
-    return c.error(5, fmt::format("batch gives {} axes for {} results", axes.size(), c.op.results.size()));
+    return c.error(5, fmt::format("batch gives {} for {}", countText(axes.size(), "axis", "axes"),
+                                  countText(c.op.results.size(), "result")));
   for (size_t index = 0; index < params.size(); ++index) {
     if (params[index].result < 0) continue;
     const Value& arg = *kernel.body.args[index];

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "ir/access.h"
+#include "ir/count_text.h"
 #include "ir/infer.h"
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
@@ -81,8 +82,8 @@ Result<Types> types(at::adjoin, const Context& c) {
     elements += part.elements();
   }
   if (elements != type.elements())
-    return c.error(
-        2, fmt::format("the operands have {} elements, {} has {}", elements, type.str(), type.elements()));
+    return c.error(2, fmt::format("the operands have {}, {} has {}", countText(elements, "element"),
+                                  type.str(), type.elements()));
   TG_CHECK(checkReaders(c));
   return Types{type};
 }

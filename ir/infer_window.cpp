@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "ir/count_text.h"
 #include "ir/infer.h"
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
@@ -57,8 +58,9 @@ Result<Types> types(at::fold, const Context& c) {
   WindowAxis window{p.back(), as::fold(c.op).step(), 0, std::abs(as::fold(c.op).dilation())};
   if (window.count(extent) != p[axis])
     return c.error(3,
-                   fmt::format("extent {} has {} windows of {} elements, axis {} of {} has {}", extent,
-                               window.count(extent), window.size, axis, c.in(0).str(), p[axis]),
+                   fmt::format("extent {} has {} of {}, axis {} of {} has {}", extent,
+                               countText(window.count(extent), "window"), countText(window.size, "element"),
+                               axis, c.in(0).str(), p[axis]),
                    0);
   Shape shape = p;
   shape.resize(p.rank() - 1);
@@ -139,8 +141,8 @@ Result<Types> types(at::conv2d, const Context& c) {
   TG_CHECK(checkGroups(c, x[1], w[0], 0));
   if (w[1] != x[1] / groups)
     return c.error(3,
-                   fmt::format("w is {}, its second extent should be {} channels / {} groups",
-                               c.in(at::conv2d::w).str(), x[1], groups),
+                   fmt::format("w is {}, its second extent should be {} / {}", c.in(at::conv2d::w).str(),
+                               countText(x[1], "channel"), countText(groups, "group")),
                    1);
   TG_TRY(auto counts, countWindows(c, windowOf(c.op, {w[2], w[3]}), x[2], x[3]));
   return Types{Type::tensor(c.in(0).dtype, {x[0], w[0], counts[0], counts[1]})};
@@ -150,7 +152,8 @@ Result<Types> types(at::conv2d_grad_input, const Context& c) {
   TG_CHECK(checkImages(c));
   const Shape &w = c.shape(at::conv2d_grad_input::w), &dy = c.shape(at::conv2d_grad_input::dy);
   std::vector<int64_t> size = as::conv2d_grad_input(c.op).input_size();
-  if (dy[1] != w[0]) return c.error(3, fmt::format("dy has {} channels, w gives {}", dy[1], w[0]), 1);
+  if (dy[1] != w[0])
+    return c.error(3, fmt::format("dy has {}, w gives {}", countText(dy[1], "channel"), w[0]), 1);
   TG_CHECK(checkGroups(c, dy[1], w[0], 0));
   TG_CHECK(checkResult(c, windowOf(c.op, {w[2], w[3]}), size[0], size[1], 1));
   return Types{Type::tensor(c.in(at::conv2d_grad_input::dy).dtype,
@@ -171,7 +174,8 @@ Result<Types> types(at::conv2d_grad_weight, const Context& c) {
 Result<Types> types(at::conv_transpose2d, const Context& c) {
   TG_CHECK(checkImages(c));
   const Shape &x = c.shape(at::conv_transpose2d::x), &w = c.shape(at::conv_transpose2d::w);
-  if (x[1] != w[0]) return c.error(3, fmt::format("x has {} channels, w takes {}", x[1], w[0]), 1);
+  if (x[1] != w[0])
+    return c.error(3, fmt::format("x has {}, w takes {}", countText(x[1], "channel"), w[0]), 1);
   TG_CHECK(checkGroups(c, x[1], w[0], 0));
   Window window = windowOf(c.op, {w[2], w[3]});
   std::vector<int64_t> extra = as::conv_transpose2d(c.op).output_padding();

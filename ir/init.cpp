@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ir/count_text.h"
+
 namespace tg {
 
 namespace {
@@ -25,11 +27,9 @@ Result<const InitKind*> initKind(std::string_view name, const Type& type, std::s
     return fail(fmt::format(
         "expected zeros, ones, constant, uniform, randn, kaiming, xavier or dense<…>, got '{}'", name));
   if (args.size() < kind->minArgs || args.size() > kind->maxArgs)
-    return fail(fmt::format("{} takes {} arguments, got {}", name,
-                            kind->minArgs == kind->maxArgs
-                                ? fmt::format("{}", kind->maxArgs)
-                                : fmt::format("{} or {}", kind->minArgs, kind->maxArgs),
-                            args.size()));
+    return fail(fmt::format("{} takes {}{}, got {}", name,
+                            kind->minArgs == kind->maxArgs ? "" : fmt::format("{} or ", kind->minArgs),
+                            countText(kind->maxArgs, "argument"), args.size()));
   if (kind->draw == Draw::fill) return kind;
   if (!isFloat(type.dtype)) return fail(fmt::format("{} needs a float type, got {}", name, type.str()));
   for (const double arg : args)

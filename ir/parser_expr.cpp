@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "ir/count_text.h"
 #include "ir/kernel/axis_names.h"
 #include "ir/kernel/kernel.h"
 #include "ir/kernel/specialize.h"
@@ -328,7 +329,8 @@ Result<Operand> Parser::function(std::string_view word, OperandList args, const 
   const OpInfo* row = rowOf(word);
   if (!row) return unknownOp(loc, fmt::format("tgk.{}", word));
   if (static_cast<int>(args.size()) != row->slots.size())
-    return failAt(loc, fmt::format("{} takes {} operands, not {}", word, row->slots.size(), args.size()));
+    return failAt(
+        loc, fmt::format("{} takes {}, not {}", word, countText(row->slots.size(), "operand"), args.size()));
   if (args.size() == 2 && args[0].isLiteral() && args[1].isLiteral())
     if (auto value = folded(row->code, args[0], args[1])) return *value;
   return emit(row->code, std::move(args), loc);
@@ -342,7 +344,7 @@ Result<Operand> Parser::shorthand(std::string_view word, const OperandList& args
                         : lanes && args.size() != 1          ? lanes
                                                              : 1;
   if (args.size() != wanted)
-    return failAt(loc, fmt::format("{} takes {} operands, not {}", word, wanted, args.size()));
+    return failAt(loc, fmt::format("{} takes {}, not {}", word, countText(wanted, "operand"), args.size()));
   if (word == "workgroup_size") {
     if (!args[0].isLiteral() || !args[0].isInteger || args[0].integer < 0 || args[0].integer > 2)
       return failAt(loc, "workgroup_size takes an axis, 0, 1 or 2");

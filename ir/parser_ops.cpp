@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ir/access.h"
+#include "ir/count_text.h"
 #include "ir/parser_rules.h"
 
 namespace tg {
@@ -313,8 +314,8 @@ Result<void> Parser::types(Op& op, std::string_view name) {
   if (op.info().has(table::terminator)) {
     // A terminator is printed with its operands' types.
     if (parsed.size() != op.operands.size())
-      return failAt(op.loc,
-                    fmt::format("{}: {} operands but {} types", name, op.operands.size(), parsed.size()));
+      return failAt(op.loc, fmt::format("{}: {} but {}", name, countText(op.operands.size(), "operand"),
+                                        countText(parsed.size(), "type")));
     for (size_t i = 0; i < parsed.size(); ++i)
       if (op.operands[i].value && !(op.operands[i].value->type == parsed[i]))
         return std::move(
@@ -324,7 +325,8 @@ Result<void> Parser::types(Op& op, std::string_view name) {
     return {};
   }
   if (parsed.size() != op.results.size())
-    return failAt(op.loc, fmt::format("{}: {} results but {} types", name, op.results.size(), parsed.size()));
+    return failAt(op.loc, fmt::format("{}: {} but {}", name, countText(op.results.size(), "result"),
+                                      countText(parsed.size(), "type")));
   for (size_t i = 0; i < parsed.size(); ++i) op.results[i]->type = parsed[i];
   return {};
 }

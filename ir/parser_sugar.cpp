@@ -4,6 +4,7 @@
 
 #include "ir/absent.h"
 #include "ir/builder.h"
+#include "ir/count_text.h"
 #include "ir/kernel/kernel.h"
 #include "ir/parser_rules.h"
 
@@ -225,10 +226,9 @@ Result<void> Parser::whileBody(Op& loop, uint32_t condition, uint32_t body) {
   const size_t yielded = last && last->code == Opcode::k_yield ? last->operands.size() : 0;
   const size_t carried = round.args.size() - 1;  // all but the index
   if (carried != loop.results.size() || yielded != carried)
-    return failAt(loop.loc,
-                  fmt::format("tgk.while: {} results, {} carried values, {} yielded; it takes one of "
-                              "each for every value",
-                              loop.results.size(), carried, yielded));
+    return failAt(loop.loc, fmt::format("tgk.while: {}, {}, {} yielded; it takes one of each for every value",
+                                        countText(loop.results.size(), "result"),
+                                        countText(carried, "carried value"), yielded));
   auto yieldTo = [&](Block& block) -> Op& {
     return *block.ops.push_back(Op::create(Opcode::k_yield, loop.loc));
   };

@@ -10,6 +10,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "ir/count_text.h"
 #include "ir/module.h"
 
 namespace tg {
@@ -144,7 +145,7 @@ class ScheduleReader {
     if (!given) return;
     const std::vector<int64_t> list = given->asInts();
     if (list.size() != count || given->list.size() != count)
-      return bad(fmt::format("wants {} integers in '{}'", count, name(at)));
+      return bad(fmt::format("wants {} in '{}'", countText(count, "integer"), name(at)));
     std::copy(list.begin(), list.end(), numbers.begin());
     for (int64_t number : numbers) checked(at, number);
   }
@@ -344,7 +345,7 @@ Result<Schedule> scheduleFor(const Op& fused, const Attr& text) {
     const size_t results = fused.groups.empty() ? fused.results.size() : fused.groups.size();
     const int64_t sum = std::accumulate(parts->results.begin(), parts->results.end(), int64_t{0});
     if (sum != static_cast<int64_t>(results))
-      return fail(fmt::format("schedule {} needs in `results` how many of the {} results each part computes",
+      return fail(fmt::format("schedule {} needs in `results` how many results each part computes, {} in all",
                               text.str(), results));
   }
   return schedule;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "ir/collective.h"
+#include "ir/count_text.h"
 #include "ir/dims.h"
 #include "ir/infer.h"
 #include "ir/init.h"
@@ -189,8 +190,9 @@ bool Verifier::resultCount(const Op& op) {
   const table::Results& wanted = op.info().results;
   const int given = static_cast<int>(op.results.size()), least = wanted.count - wanted.optional;
   if (wanted.variadic || (given >= least && given <= wanted.count)) return true;
-  report(op.loc, fmt::format("{} [op.result]: has {}{} results, not {}", op.info().name,
-                             wanted.optional ? fmt::format("{} to ", least) : "", wanted.count, given));
+  report(op.loc, fmt::format("{} [op.result]: has {}{}, not {}", op.info().name,
+                             wanted.optional ? fmt::format("{} to ", least) : "",
+                             countText(wanted.count, "result"), given));
   return false;
 }
 
@@ -201,8 +203,8 @@ void Verifier::types(const Op& op) {
   Result<std::vector<Type>> inferred = infer(op, &module_);
   if (!inferred) return report(inferred.takeError());
   if (inferred->size() != op.results.size())
-    return report(op.loc, fmt::format("{} [op.result]: has {} results, not {}", op.info().name,
-                                      inferred->size(), op.results.size()));
+    return report(op.loc, fmt::format("{} [op.result]: has {}, not {}", op.info().name,
+                                      countText(inferred->size(), "result"), op.results.size()));
   for (size_t i = 0; i < op.results.size(); ++i)
     if (!((*inferred)[i] == op.results[i]->type))
       report(op.loc, fmt::format("{} [op.result]: result %{} is {}, not {}", op.info().name,
@@ -244,8 +246,9 @@ void Verifier::returned(const Item& func) {
   if (!last || last->code != Opcode::return_)
     return report(func.loc, fmt::format("func @{} [func.return]: it does not end with return", func.name));
   if (last->operands.size() != func.results.size())
-    return report(last->loc, fmt::format("return [return.c1]: @{} has {} results, {} are returned", func.name,
-                                         func.results.size(), last->operands.size()));
+    return report(last->loc, fmt::format("return [return.c1]: @{} has {}, {}", func.name,
+                                         countText(func.results.size(), "result"),
+                                         countText(last->operands.size(), "is returned", "are returned")));
   for (size_t i = 0; i < func.results.size(); ++i) {
     if (!last->in(static_cast<int>(i))) continue;  // a literal, which is checked as an operand
     if (!(last->in(static_cast<int>(i))->type == func.results[i].type))
@@ -427,8 +430,8 @@ void Verifier::storage(const Item& item) {
   if (init->text != "dense") {
     if (auto kind = initKind(init->text, item.type, *numbers); !kind) return wrong(kind.error().message());
   } else if (static_cast<int64_t>(numbers->size()) != item.type.elements()) {
-    return report(item.loc, fmt::format("@{}: dense gives {} values for {}", item.name, numbers->size(),
-                                        item.type.str()));
+    return report(item.loc, fmt::format("@{}: dense gives {} for {}", item.name,
+                                        countText(numbers->size(), "value"), item.type.str()));
   }
   if (init->text != "dense" && init->text != "constant") return;
   for (const Attr& value : init->list)

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "ir/byte_owners.h"
+#include "ir/count_text.h"
 #include "ir/op_view.h"
 #include "ir/parser.h"
 #include "ir/target.h"
@@ -98,8 +99,8 @@ void DispatchVerifier::place(const Loc& loc, const Value& value) {
     return;
   }
   errors_.append(failAt(loc, fmt::format("%{} [plan.range]: {}", value.name,
-                                         buffer ? fmt::format("ends outside of @{}, which has {} bytes",
-                                                              buffer->name, buffer->bytes)
+                                         buffer ? fmt::format("ends outside of @{}, which has {}",
+                                                              buffer->name, countText(buffer->bytes, "byte"))
                                                 : "is in no buffer")));
 }
 
@@ -151,8 +152,8 @@ void DispatchVerifier::parameters(const Op& op, const std::vector<Access>& acces
                                   const std::vector<std::string>& modes, const Item* kernel) {
   if (accesses.size() != modes.size())
     return report(op, "args",
-                  fmt::format("@{} has {} parameters, {} ranges are given", op.operands[0].text, modes.size(),
-                              accesses.size()));
+                  fmt::format("@{} has {}, {}", op.operands[0].text, countText(modes.size(), "parameter"),
+                              countText(accesses.size(), "range is given", "ranges are given")));
   for (size_t index = 0; index < modes.size(); ++index) {
     std::string param = kernel ? "%" + kernel->body.args[index]->name : fmt::format("parameter {}", index);
     if (accesses[index].mode != modes[index])
@@ -165,8 +166,8 @@ void DispatchVerifier::parameters(const Op& op, const std::vector<Access>& acces
     for (int64_t extent : type.shape) isStatic = isStatic && extent != Shape::kDynamic;
     if (isStatic && accesses[index].range.bytes < type.bytes())
       report(op, "range",
-             fmt::format("{} of @{} takes {} bytes, the range has {}", param, op.operands[0].text,
-                         type.bytes(), accesses[index].range.bytes));
+             fmt::format("{} of @{} takes {}, the range has {}", param, op.operands[0].text,
+                         countText(type.bytes(), "byte"), accesses[index].range.bytes));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/access.h"
+#include "ir/count_text.h"
 #include "ir/infer.h"
 #include "ir/lexer.h"
 
@@ -100,7 +101,7 @@ std::string unfilled(const Op& op) {
     }
   }
   if (next == op.operands.size()) return "";
-  return fmt::format("{} operands, of which {} fill its slots", op.operands.size(), next);
+  return fmt::format("{}, of which {} fill its slots", countText(op.operands.size(), "operand"), next);
 }
 
 /// The arguments that an op's bindings define, in the order of its first region's arguments.
@@ -273,11 +274,12 @@ Result<void> StructureVerifier::uses(const Op& op) {
 Result<void> StructureVerifier::results(const Op& op) {
   size_t members = 0;
   for (int count : op.groups) {
-    if (count < 0) return bad(op, "result", fmt::format("a group of {} results", count));
+    if (count < 0) return bad(op, "result", fmt::format("a group of {}", countText(count, "result")));
     members += count == 0 ? 1 : static_cast<size_t>(count);
   }
   if (!op.groups.empty() && members != op.results.size())
-    return bad(op, "result", fmt::format("groups of {} results, it has {}", members, op.results.size()));
+    return bad(op, "result",
+               fmt::format("groups of {}, it has {}", countText(members, "result"), op.results.size()));
   for (const auto& result : op.results) {
     TG_CHECK(define(result.get(), op.loc, op.info().name));
     if (result->def != &op)
@@ -296,7 +298,8 @@ Result<void> StructureVerifier::bindings(const Op& op) {
     same = bound[index] == op.regions[0]->args[index].get();
   if (!same)
     return bad(op, "region",
-               fmt::format("{} arguments are bound, its region has {} or others", bound.size(), taken));
+               fmt::format("{}, its region has {} or others",
+                           countText(bound.size(), "argument is bound", "arguments are bound"), taken));
   if (op.code != Opcode::fused) return {};
   for (const Operand& operand : op.operands)
     if (const Type type = boundType(operand.items[0]); operand.value->type != type)
@@ -311,7 +314,7 @@ Result<void> StructureVerifier::regions(const Op& op, int depth) {
   const int wanted = op.info().regions, given = static_cast<int>(op.regions.size());
   const int least = op.code == Opcode::k_if ? 1 : wanted;
   if (given < least || given > wanted)
-    return bad(op, "region", fmt::format("{} regions, it takes {}", given, wanted));
+    return bad(op, "region", fmt::format("{}, it takes {}", countText(given, "region"), wanted));
   for (const auto& region : op.regions)
     if (!region) return bad(op, "region", "a region is null");
   TG_CHECK(bindings(op));

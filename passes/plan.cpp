@@ -41,6 +41,7 @@
 #include "ir/access.h"
 #include "ir/builder.h"
 #include "ir/byte_size.h"
+#include "ir/count_text.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
@@ -391,8 +392,9 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
       if (each.plan->arenaBytes() <= room || least)
         context.remark(
             func->loc,
-            fmt::format("@{}: {} kernels run again, {:.0f} % more work, so that {} do instead of {}",
-                        func->name, within.runsAgain > 0 ? std::to_string(within.runsAgain) : "other",
+            fmt::format("@{}: {} again, {:.0f} % more work, so that {} do instead of {}", func->name,
+                        within.runsAgain > 0 ? countText(within.runsAgain, "kernel runs", "kernels run")
+                                             : "other kernels run",
                         100 * within.addedWork, sizeText(fixed + each.plan->arenaBytes()),
                         sizeText(fixed + before)));
     }
@@ -417,9 +419,9 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
 /// Remarks the barriers of a function, and the values alive at its peak.
 void report(const Item& func, const FunctionPlan& planned, const PassContext& context) {
   if (planned.kernels() > 0)
-    context.remark(func.loc,
-                   fmt::format("@{}: {} kernels, {} barriers between them ({} in the order of the text)",
-                               func.name, planned.kernels(), planned.barriers(), planned.barriersOfText()));
+    context.remark(func.loc, fmt::format("@{}: {}, {} between them ({} in the order of the text)", func.name,
+                                         countText(planned.kernels(), "kernel"),
+                                         countText(planned.barriers(), "barrier"), planned.barriersOfText()));
   const Op* at = nullptr;
   std::vector<plan::LiveUnit> live = planned.livePeak(&at);
   if (live.empty()) return context.remark(func.loc, fmt::format("@{} has no transient values", func.name));

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "ir/dims.h"
 
 namespace tg {
@@ -30,9 +31,10 @@ Result<int64_t> impliedSize(const Item& func, const Value& argument, int axis, H
   if (input.shape.rank() != 1) return int64_t{0};
   int64_t rest = argument.type.elements() / argument.type.shape[axis];
   if (input.elements() % rest)
-    return fail(fmt::format("@{}: input '{}' has {} elements, which is no multiple of {}, the elements of "
+    return fail(fmt::format("@{}: input '{}' has {}, which is no multiple of {}, the elements of "
                             "{} for a batch of one",
-                            func.name, argument.name, input.elements(), rest, argument.type.str()));
+                            func.name, argument.name, countText(input.elements(), "element"), rest,
+                            argument.type.str()));
   int64_t size = input.elements() / rest;
   input.shape = argument.type.shape;
   input.shape[axis] = size;

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "ir/dims.h"
 #include "ir/list_text.h"
 #include "ir/parser.h"
@@ -122,8 +123,8 @@ Result<void> SessionProgram::checkParts() const {
   if (options_.parts >= 1 && every % options_.parts == 0) return {};
   return fail(
       fmt::format("a step of {} parts wants append-grad{{accumulate={}}} or a multiple of it; the module "
-                  "updates after {} calls",
-                  options_.parts, options_.parts, every));
+                  "updates after {}",
+                  options_.parts, options_.parts, countText(every, "call")));
 }
 
 void SessionProgram::describeDevice() {

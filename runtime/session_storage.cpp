@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "ir/collective.h"
+#include "ir/count_text.h"
 #include "runtime/data/init.h"
 #include "runtime/progress.h"
 #include "runtime/session.h"
@@ -39,8 +40,8 @@ Result<void> checkUpload(const Module& module, ItemKind kind,
       return fail(
           fmt::format("the module has no {} @{}; it has {}", tg::name(kind), name, known(module, kind)));
     if (const Type wanted = wholes ? wholeType(*item) : item->type; wanted != type)
-      return fail(fmt::format("@{} is {}, of {} elements, and not {}, of {}", name, wanted.str(),
-                              wanted.elements(), type.str(), type.elements()));
+      return fail(fmt::format("@{} is {}, of {}, and not {}, of {}", name, wanted.str(),
+                              countText(wanted.elements(), "element"), type.str(), type.elements()));
     if (given[name]++) return fail(fmt::format("@{} is given twice", name));
   }
   std::string missing;

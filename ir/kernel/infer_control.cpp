@@ -2,6 +2,7 @@
 // Inference of the kernel ops with bodies, and of calls.
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "ir/infer.h"
 #include "ir/kernel/infer_detail.h"
 
@@ -13,7 +14,8 @@ Result<void> checkYield(const Op& op, const Block& body, const Types& types, std
   const Op* yield = yieldOf(body);
   size_t given = yield ? yield->operands.size() : 0;
   if (given != types.size())
-    return violation(op, label, fmt::format("a body yields {} values, not {}", given, types.size()));
+    return violation(op, label,
+                     fmt::format("a body yields {}, not {}", countText(given, "value"), types.size()));
   for (size_t index = 0; index < given; ++index) {
     const Operand& operand = yield->operands[index];
     bool fits = operand.isLiteral()
@@ -78,7 +80,8 @@ Result<Types> loop(const Op& op) {
   TG_TRY(Types types, carried(op));
   if (!op.results.empty() && op.results.size() != types.size())
     return violation(op, "c1",
-                     fmt::format("{} results for {} carried values", op.results.size(), types.size()));
+                     fmt::format("{} for {}", countText(op.results.size(), "result"),
+                                 countText(types.size(), "carried value")));
   for (size_t index = 0; index < op.results.size(); ++index)
     if (op.result(static_cast<int>(index))->type != types[index])
       return violation(op, "c1",

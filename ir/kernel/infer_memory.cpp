@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "ir/count_text.h"
 #include "ir/kernel/infer_detail.h"
 
 namespace tg::kernel_inference {
@@ -24,8 +25,9 @@ Result<void> indices(const Op& op, const Operand& place, int rank, bool (*modes)
   const Type& buffer = place.value->type;
   int given = static_cast<int>(place.items.size());
   if (given != rank)
-    return violation(
-        op, "c1", fmt::format("%{} has {} axes, but {} indices are given", place.value->name, rank, given));
+    return violation(op, "c1",
+                     fmt::format("%{} has {}, but {}", place.value->name, countText(rank, "axis", "axes"),
+                                 countText(given, "index is given", "indices are given")));
   if (!modes(buffer.mode) || (buffer.texel && modes != mayLoad))
     return violation(
         op, "c2",

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/count_text.h"
 #include "ir/kernel/element.h"
 #include "ir/kernel/index_analysis.h"
 #include "ir/kernel/semantics.h"
@@ -126,7 +127,8 @@ void KernelVerifier::returned() {
   if (!last || last->code != Opcode::return_) return kernelError("return", "it does not end with return");
   if (last->operands.size() != kernel_.results.size())
     return opError(*last, "return",
-                   fmt::format("{} values for {} results", last->operands.size(), kernel_.results.size()));
+                   fmt::format("{} for {}", countText(last->operands.size(), "value"),
+                               countText(kernel_.results.size(), "result")));
   for (size_t index = 0; index < kernel_.results.size(); ++index) {
     const Operand& value = last->operands[index];
     const NamedType& wanted = kernel_.results[index];
@@ -281,7 +283,8 @@ bool KernelVerifier::results(const Op& op) {
   }
   if (types->size() != op.results.size()) {
     opError(op, "result",
-            fmt::format("{} results are named, the op has {}", op.results.size(), types->size()));
+            fmt::format("{}, the op has {}",
+                        countText(op.results.size(), "result is named", "results are named"), types->size()));
     return false;
   }
   for (size_t index = 0; index < types->size(); ++index) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/count_text.h"
 #include "ir/infer.h"
 #include "ir/kernel/infer_detail.h"
 #include "ir/list_text.h"
@@ -65,7 +66,8 @@ void SymbolVerifier::call(const Op& op) {
   const auto& args = callee->body.args;
   if (op.operands.size() - 1 != args.size())
     return report(violation(
-        op, "c2", fmt::format("@{} takes {} inputs, not {}", name, args.size(), op.operands.size() - 1)));
+        op, "c2",
+        fmt::format("@{} takes {}, not {}", name, countText(args.size(), "input"), op.operands.size() - 1)));
   for (size_t index = 0; index < args.size(); ++index) {
     const Operand& input = op.operands[index + 1];
     const Type& wanted = args[index]->type;
@@ -79,9 +81,9 @@ void SymbolVerifier::call(const Op& op) {
 
 void SymbolVerifier::results(const Op& op, const Item& callee) {
   if (op.results.size() != callee.results.size())
-    return report(violation(
-        op, "c2",
-        fmt::format("@{} has {} results, not {}", callee.name, callee.results.size(), op.results.size())));
+    return report(violation(op, "c2",
+                            fmt::format("@{} has {}, not {}", callee.name,
+                                        countText(callee.results.size(), "result"), op.results.size())));
   for (size_t index = 0; index < op.results.size(); ++index)
     if (op.results[index]->type != callee.results[index].type)
       return report(

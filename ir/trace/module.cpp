@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/count_text.h"
 #include "ir/dims.h"
 #include "ir/trace/recorder.h"
 
@@ -24,7 +25,8 @@ static Result<Attr> madeInit(const Init& init, const Type& type, const Loc& loc)
   int64_t size = type.elements();
   Init::Values values = init.maker()(size, type.shape);
   if (static_cast<int64_t>(values.size()) != size)
-    return failAt(loc, fmt::format("the init gives {} values for {}", values.size(), type.str()));
+    return failAt(loc,
+                  fmt::format("the init gives {} for {}", countText(values.size(), "value"), type.str()));
   std::vector<Attr> list;
   list.reserve(values.size());
   for (float value : values) list.push_back(Attr::of(static_cast<double>(value)));

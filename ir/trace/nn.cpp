@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "ir/count_text.h"
 #include "ir/trace/recorder.h"
 
 namespace tg::nn {
@@ -80,9 +81,9 @@ Tensor BatchNorm::operator()(const Arg& x, bool trains) const {
   if (!x.tensor().valid()) return x.tensor();
   if (x.rank() < 2) return Recorder::fail(x.site(), "BatchNorm: the operand needs rank 2 or more");
   if (x.shape()[1] != gain.shape()[0])
-    return Recorder::fail(x.site(), fmt::format("BatchNorm: {} has {} channels along axis 1, not {}",
+    return Recorder::fail(x.site(), fmt::format("BatchNorm: {} has {} along axis 1, not {}",
                                                 Type::tensor(x.tensor().dtype(), x.shape()).str(),
-                                                x.shape()[1], gain.shape()[0]));
+                                                countText(x.shape()[1], "channel"), gain.shape()[0]));
   if (!(options_.momentum >= 0 && options_.momentum <= 1))
     return Recorder::fail(x.site(),
                           fmt::format("BatchNorm: momentum is from 0 to 1, not {}", options_.momentum));

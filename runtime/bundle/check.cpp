@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/count_text.h"
 #include "ir/json_text.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/data/file_io.h"
@@ -157,7 +158,8 @@ std::string fileDamage(const std::string& path, const Json& entry) {
   auto bytes = readFile(path + "/" + file);
   if (!bytes) return fmt::format("{} cannot be read: {}", file, bytes.error().message());
   if (entry["bytes"] != bytes->size())
-    return fmt::format("{} has {} bytes, expected {}", file, bytes->size(), jsonText(entry["bytes"]));
+    return fmt::format("{} has {}, expected {}", file, countText(bytes->size(), "byte"),
+                       jsonText(entry["bytes"]));
   if (entry["xxh64"] != fmt::format("{:016x}", XXH64(bytes->data(), bytes->size(), 0)))
     return file + " was changed: its XXH64 differs";
   return "";

@@ -8,6 +8,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "ir/count_text.h"
 #include "ir/json_text.h"
 #include "ir/kernel/watch_loops.h"
 #include "ir/needs.h"
@@ -125,8 +126,8 @@ class ManifestMaker {
   Result<Json> command(const Loc& loc, const DispatchStep& step) {
     auto kinds = kinds_.find(step.kernel);
     if (kinds == kinds_.end() || kinds->second.size() != step.bindings.size())
-      return failAt(loc,
-                    fmt::format("@{} has no binary with {} bindings", step.kernel, step.bindings.size()));
+      return failAt(loc, fmt::format("@{} has no binary with {}", step.kernel,
+                                     countText(step.bindings.size(), "binding")));
     Json made = {{"dispatch", step.kernel}, {"label", step.label}, {"grid", step.grid}};
     for (size_t i = 0; i < step.bindings.size(); ++i) {
       const BufferRange range = wholeWords(step.bindings[i]);

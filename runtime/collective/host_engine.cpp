@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "runtime/collective/reduce.h"
 #include "runtime/collective/shared_memory.h"
 
@@ -70,7 +71,7 @@ HostEngine::~HostEngine() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::string HostEngine::describe() const { return fmt::format("{} ranks by {}", ranks_, name_); }
+std::string HostEngine::describe() const { return fmt::format("{} by {}", countText(ranks_, "rank"), name_); }
 
 bool HostEngine::failed() const {
   std::lock_guard lock(mutex_);

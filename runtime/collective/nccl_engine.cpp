@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
+
 namespace tg::collective {
 
 namespace {
@@ -210,7 +212,7 @@ NcclEngine::~NcclEngine() {
     gpu_->library().ncclCommAbort(communicator_);
 }
 
-std::string NcclEngine::describe() const { return fmt::format("{} ranks by nccl", ranks()); }
+std::string NcclEngine::describe() const { return fmt::format("{} by nccl", countText(ranks(), "rank")); }
 
 Traffic NcclEngine::traffic() const {
   std::lock_guard lock(mutex_);

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <limits>
 
+#include "ir/count_text.h"
+
 namespace tg {
 
 static_assert(std::endian::native == std::endian::little, "files and buffers hold little-endian words");
@@ -45,7 +47,7 @@ template <class T>
 static Result<HostArray> arrayOf(DType dtype, std::span<const T> values, std::span<const int64_t> extents) {
   TG_TRY(Shape shape, checkedShape(extents));
   if (shape.elements() != static_cast<int64_t>(values.size()))
-    return fail(fmt::format("{} values for the shape {}", values.size(), shape.str()));
+    return fail(fmt::format("{} for the shape {}", countText(values.size(), "value"), shape.str()));
   const auto bytes = std::as_bytes(values);
   return HostArray{dtype, shape, {bytes.begin(), bytes.end()}};
 }
@@ -77,8 +79,9 @@ Result<void> HostArray::checkBytes(std::string_view what) const {
   if (auto has = checkedShape(shape); !has)
     return fail(fmt::format("{} of type {}: {}", what, type().str(), has.error().message()));
   if (bytes.size() == static_cast<size_t>(type().bytes())) return checkFlags(what, type(), bytes);
-  return fail(fmt::format("{} of type {} takes {} bytes, and {} were given", what, type().str(),
-                          type().bytes(), bytes.size()));
+  return fail(fmt::format("{} of type {} takes {}, and {}", what, type().str(),
+                          countText(type().bytes(), "byte"),
+                          countText(bytes.size(), "was given", "were given")));
 }
 
 Result<void> checkFlags(std::string_view what, const Type& type, std::span<const std::byte> bytes,

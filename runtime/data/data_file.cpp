@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ir/count_text.h"
 #include "runtime/data/file_io.h"
 
 namespace tg {
@@ -70,8 +71,8 @@ Result<void> DataFile::checkSize() const {
   if (::fstat(descriptor_, &status) != 0)
     return fail(fmt::format("{}: cannot read: {}", path_, std::strerror(errno)));
   if (static_cast<size_t>(status.st_size) == size_) return {};
-  return fail(fmt::format("{}: the file changed while in use: it had {} bytes and has {} now", path_, size_,
-                          status.st_size));
+  return fail(fmt::format("{}: the file changed while in use: it had {} and has {} now", path_,
+                          countText(size_, "byte"), status.st_size));
 }
 
 Result<void> inPieces(const ReadBytes& read, size_t first, size_t size,

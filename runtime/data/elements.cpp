@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "ir/count_text.h"
+
 namespace tg {
 
 namespace {
@@ -90,7 +92,7 @@ Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<
                                    int64_t first, Beyond beyond) {
   const int64_t expected = shape.elements() * byteSize(type);
   if (static_cast<size_t>(expected) != raw.size())
-    return fail(fmt::format("expected {} bytes of elements, got {}", expected, raw.size()));
+    return fail(fmt::format("expected {} of elements, got {}", countText(expected, "byte"), raw.size()));
   switch (type) {
   case FileType::boolean: return toI1(shape, raw);
   case FileType::i8: return castAll<int8_t, int32_t>(DType::i32, shape, raw, first);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "ir/count_text.h"
 #include "runtime/data/elements.h"
 #include "runtime/data/file_io.h"
 
@@ -168,7 +169,8 @@ Result<NpyLayout> parseNpyLayout(std::span<const std::byte> first, size_t size, 
   if (!shape) return fail(fmt::format("{}: {}", where, shape.error().message()));
   const auto expected = static_cast<size_t>(shape->elements() * byteSize(*type));
   if (expected != size - text.end)
-    return fail(fmt::format("{}: expected {} bytes of elements, got {}", where, expected, size - text.end));
+    return fail(fmt::format("{}: expected {} of elements, got {}", where, countText(expected, "byte"),
+                            size - text.end));
   return NpyLayout{*type, *shape, text.end};
 }
 

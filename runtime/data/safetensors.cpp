@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "ir/count_text.h"
 #include "runtime/data/data_file.h"
 #include "runtime/data/elements.h"
 #include "runtime/data/file_io.h"
@@ -77,7 +78,8 @@ Result<Entry> readEntry(const std::string& name, const json& fields, std::string
   entry.shape = *shape;
   const auto size = static_cast<uint64_t>(entry.shape.elements() * byteSize(entry.type));
   if (entry.begin > entry.end || entry.end - entry.begin != size)
-    return bad(fmt::format("expected {} bytes, got data_offsets {} to {}", size, entry.begin, entry.end));
+    return bad(fmt::format("expected {}, got data_offsets {} to {}", countText(size, "byte"), entry.begin,
+                           entry.end));
   return entry;
 }
 
@@ -105,8 +107,8 @@ Result<void> checkLayout(std::vector<Entry>& entries, uint64_t dataSize, std::st
     at = entry.end;
   }
   if (at != dataSize)
-    return fail(fmt::format("{}: expected {} bytes of tensors, got {}: the file is cut off or has more in it",
-                            where, at, dataSize));
+    return fail(fmt::format("{}: expected {} of tensors, got {}: the file is cut off or has more in it",
+                            where, countText(at, "byte"), dataSize));
   return {};
 }
 
@@ -197,7 +199,8 @@ namespace {
 Result<SafetensorsFile> openContent(size_t fileSize, const ReadBytes& read, std::string where,
                                     Halves halves) {
   uint64_t size = 0;
-  if (fileSize < sizeof(size)) return broken(where, fmt::format("the file has only {} bytes", fileSize));
+  if (fileSize < sizeof(size))
+    return broken(where, fmt::format("the file has only {}", countText(fileSize, "byte")));
   TG_CHECK(read(0, std::as_writable_bytes(std::span(&size, 1))));
   const size_t rest = fileSize - sizeof(size);
   if (size > kMaxHeader || size > rest)

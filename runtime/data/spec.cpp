@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "ir/count_text.h"
 #include "ir/philox.h"
 
 namespace tg {
@@ -223,8 +224,8 @@ Result<HostArray> fromValues(const InputSpec& spec, const Type& expected) {
   HostArray array = HostArray::zeros(expected);
   const int64_t count = array.elements();
   if (spec.kind == InputSpec::Kind::list && static_cast<int64_t>(spec.values.size()) != count)
-    return fail(
-        fmt::format("expected {} elements for {}, got {}", count, expected.str(), spec.values.size()));
+    return fail(fmt::format("expected {} for {}, got {}", countText(count, "element"), expected.str(),
+                            spec.values.size()));
   for (const double value : spec.values)
     if (!holds(expected.dtype, value))
       return fail(fmt::format("expected values of {}, got {}", name(expected.dtype), value));

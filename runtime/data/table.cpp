@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ir/count_text.h"
 #include "runtime/data/npy.h"
 
 namespace tg {
@@ -62,7 +63,8 @@ Result<IdxLayout> parseIdx(std::span<const std::byte> bytes, size_t size, const 
   TG_TRY(const IdxLayout layout, parseIdxHeader(bytes, path));
   const size_t expected = elementBytes(layout);
   if (size - layout.start == expected) return layout;
-  return fail(fmt::format("{}: expected {} bytes of elements, got {}", path, expected, size - layout.start));
+  return fail(fmt::format("{}: expected {} of elements, got {}", path, countText(expected, "byte"),
+                          size - layout.start));
 }
 
 void swapBytes(std::span<std::byte> bytes, size_t each) {
@@ -183,13 +185,15 @@ Result<Table> Table::openRaw(const std::string& path, FileType type, Shape shape
     shape[0] = 1;
     const int64_t row = shape.elements() * byteSize(type);
     if (row == 0 || size % row != 0)
-      return fail(fmt::format("{}: expected rows of {} bytes, got {} bytes", path, row, size));
+      return fail(fmt::format("{}: expected rows of {}, got {}", path, countText(row, "byte"),
+                              countText(size, "byte")));
     shape[0] = size / row;
   }
   table.shape_ = shape;
   const int64_t expected = shape.elements() * byteSize(type);
   if (expected != size)
-    return fail(fmt::format("{}: expected {} bytes for {}, got {}{}", path, expected, table.str(), size,
+    return fail(fmt::format("{}: expected {} for {}, got {}{}", path, countText(expected, "byte"),
+                            table.str(), size,
                             size > expected ? "; '?' as the first extent takes all rows" : ""));
   return table;
 }

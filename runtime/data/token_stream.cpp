@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ir/count_text.h"
 #include "ir/philox.h"
 #include "runtime/data/table.h"
 
@@ -38,8 +39,8 @@ Result<int64_t> tokensIn(const DataFile& file) {
                             kTokenVersion, header[1]));
   const size_t size = file.size() - kTokenHeader;
   if (header[2] < 0 || size != static_cast<size_t>(header[2]) * 2)
-    return fail(fmt::format("{}: the header tells of {} tokens, but {} bytes of tokens follow it",
-                            file.path(), header[2], size));
+    return fail(fmt::format("{}: the header tells of {}, but {} of tokens follow it", file.path(),
+                            countText(header[2], "token"), countText(size, "byte")));
   return header[2];
 }
 

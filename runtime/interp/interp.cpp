@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "ir/list_text.h"
 #include "ir/out_of_memory.h"
 #include "runtime/interp/interp_state.h"
@@ -58,8 +59,8 @@ static Result<void> checkArray(const std::string& what, const Loc& loc, const Ty
   if (array.type != type)
     return failAt(loc, fmt::format("{} is {}, but {} was given", what, type.str(), array.type.str()));
   if (static_cast<int64_t>(array.data.size()) != type.elements())
-    return failAt(
-        loc, fmt::format("{} has {} elements, but {} were given", what, type.elements(), array.data.size()));
+    return failAt(loc, fmt::format("{} has {}, but {}", what, countText(type.elements(), "element"),
+                                   countText(array.data.size(), "was given", "were given")));
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/count_text.h"
 #include "ir/kernel/inline.h"
 #include "runtime/interp/kernel_machine.h"
 #include "runtime/interp/kernel_program.h"
@@ -63,12 +64,11 @@ Result<void> checkRun(const Item& kernel, std::array<int64_t, 3> grid, const Ker
       return failAt(kernel.loc, fmt::format("kernel @{}: a grid extent of {}", kernel.name, extent));
   const auto& group = kernel.workgroup;
   if (Shape{grid[0], grid[1], grid[2], group[0], group[1], group[2]}.elements() > kMostInvocations)
-    return failAt(
-        kernel.loc,
-        fmt::format(
-            "kernel @{}: its grid is {} x {} x {} workgroups, of {} invocations each; the interpreter "
-            "runs up to {} invocations in all",
-            kernel.name, grid[0], grid[1], grid[2], group[0] * group[1] * group[2], kMostInvocations));
+    return failAt(kernel.loc,
+                  fmt::format("kernel @{}: its grid is {} x {} x {} workgroups, of {} each; the interpreter "
+                              "runs up to {} invocations in all",
+                              kernel.name, grid[0], grid[1], grid[2],
+                              countText(group[0] * group[1] * group[2], "invocation"), kMostInvocations));
   if (!std::has_single_bit(options.subgroupSize) || options.subgroupSize > kLargestSubgroup)
     return failAt(kernel.loc, fmt::format("kernel @{}: a subgroup size of {}, not a power of two up to {}",
                                           kernel.name, options.subgroupSize, kLargestSubgroup));
@@ -85,8 +85,9 @@ Result<KernelCounters> runKernel(const Item& kernel, std::span<KernelBuffer> buf
                                  std::array<int64_t, 3> grid, const KernelRunOptions& options) {
   const auto& params = kernel.body.args;
   if (buffers.size() != params.size())
-    return failAt(kernel.loc, fmt::format("kernel @{} has {} buffers, {} are given", kernel.name,
-                                          params.size(), buffers.size()));
+    return failAt(kernel.loc,
+                  fmt::format("kernel @{} has {}, {}", kernel.name, countText(params.size(), "buffer"),
+                              countText(buffers.size(), "is given", "are given")));
   std::vector<Shape> shapes;
   for (size_t index = 0; index < params.size(); ++index) {
     TG_TRY(Shape shape, boundShape(kernel, *params[index], buffers[index], options.wide));

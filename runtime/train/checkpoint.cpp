@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "runtime/data/file_io.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/train/checkpoint_folder.h"
@@ -138,7 +139,7 @@ std::string fileDamage(const std::string& path, const std::string& name, const F
   auto digest = digestFile(fileIn(path, name));
   if (!digest) return fmt::format("{} cannot be read: {}", name, digest.error().message());
   if (digest->bytes != expected.bytes)
-    return fmt::format("{} has {} bytes, expected {}", name, digest->bytes, expected.bytes);
+    return fmt::format("{} has {}, expected {}", name, countText(digest->bytes, "byte"), expected.bytes);
   if (digest->xxh3 != expected.xxh3) return fmt::format("{} was changed: its XXH3 differs", name);
   return "";
 }

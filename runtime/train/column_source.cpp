@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "ir/list_text.h"
 #include "runtime/data/spec.h"
 #include "runtime/train/feed.h"
@@ -50,7 +51,8 @@ class ColumnSource : public Source {
     if (!batch_ || rows >= batch_) return {};
     const auto first =
         std::find_if(columns_.begin(), columns_.end(), [](const Column& c) { return !!c.rows; });
-    return fail(fmt::format("{} has {} rows{}, but '{}' takes {} a step", first->rows->path(), rows,
+    return fail(fmt::format("{} has {}{}, but '{}' takes {} a step", first->rows->path(),
+                            countText(rows, "row"),
                             rows == total_       ? ""
                             : options_.evaluates ? " kept for evaluation"
                                                  : " for training",
@@ -111,8 +113,10 @@ class ColumnSource : public Source {
   std::string describe(const Column& column) const {
     if (!column.rows) return fmt::format("{}: the same {} every step", column.name, column.type.str());
     std::string part;
-    if (evalFirst_ && options_.evaluates) part = fmt::format(", {} rows for evaluation", total_ - evalFirst_);
-    if (training_ < total_ && !options_.evaluates) part = fmt::format(", {} rows for training", training_);
+    if (evalFirst_ && options_.evaluates)
+      part = fmt::format(", {} for evaluation", countText(total_ - evalFirst_, "row"));
+    if (training_ < total_ && !options_.evaluates)
+      part = fmt::format(", {} for training", countText(training_, "row"));
     return fmt::format("{}: {}, {}{}{}", column.name, column.rows->path(), column.rows->str(),
                        column.spec.divisor ? fmt::format(" / {}", *column.spec.divisor) : "", part);
   }
@@ -187,8 +191,8 @@ bool rowsFit(const Shape& file, const Shape& input, bool idx) {
 
 Error foreignIn(const Item& func, const Value& arg, std::string_view source, double id) {
   const int64_t limit = idLimit(func, &arg);
-  return fail(fmt::format("{} holds the id {}, but %{} indexes {} rows: ids are 0 … {}", source, id, arg.name,
-                          limit, limit - 1));
+  return fail(fmt::format("{} holds the id {}, but %{} indexes {}: ids are 0 … {}", source, id, arg.name,
+                          countText(limit, "row"), limit - 1));
 }
 
 /// Converts all rows once if some element could be wrong: ids, and integers and booleans that may not fit.
@@ -270,11 +274,12 @@ Result<void> checkRows(const std::vector<Column>& columns) {
     if (!column.rows) continue;
     if (!first) first = &column;
     if (column.rows->rows() != first->rows->rows())
-      return fail(fmt::format("'{}' has {} rows and '{}' {}: the same rows are drawn of both", first->name,
-                              first->rows->rows(), column.name, column.rows->rows()));
+      return fail(fmt::format("'{}' has {} and '{}' {}: the same rows are drawn of both", first->name,
+                              countText(first->rows->rows(), "row"), column.name, column.rows->rows()));
     if (column.type.shape[0] != first->type.shape[0])
-      return fail(fmt::format("'{}' takes {} rows a step and '{}' {}: the same rows are drawn for both",
-                              first->name, first->type.shape[0], column.name, column.type.shape[0]));
+      return fail(fmt::format("'{}' takes {} a step and '{}' {}: the same rows are drawn for both",
+                              first->name, countText(first->type.shape[0], "row"), column.name,
+                              column.type.shape[0]));
     if (column.type.shape[0] == 0) return fail(fmt::format("'{}' takes no rows a step", column.name));
   }
   return {};

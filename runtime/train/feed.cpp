@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "runtime/data/spec.h"
 #include "runtime/train/source.h"
 
@@ -92,8 +93,8 @@ Result<void> checkOptions(const FeedOptions& options, const Item* eval) {
   if (options.val.starts_with(kText) && !options.train.starts_with(kText))
     return fail("evaluation on a text needs training on one, whose vocabulary it takes");
   if (options.vocabulary && !options.train.starts_with(kText))
-    return fail(fmt::format("the vocabulary of {} characters is that of a text, but the data is '{}'",
-                            options.vocabulary->size(), options.train));
+    return fail(fmt::format("the vocabulary of {} is that of a text, but the data is '{}'",
+                            countText(options.vocabulary->size(), "character"), options.train));
   return {};
 }
 

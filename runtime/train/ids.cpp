@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "ir/cross_entropy.h"
 #include "ir/op_view.h"
 #include "runtime/train/feed.h"
@@ -93,7 +94,7 @@ void Fingerprint::add(std::string_view text) {
 
 Result<void> Fingerprint::addBytes(size_t size, const ReadBytes& read, const std::string& path) {
   constexpr size_t kBlock = size_t{1} << 16, kBlocks = 4096;
-  add(fmt::format("{} bytes", size));
+  add(countText(size, "byte"));
   if (size <= kBlock * kBlocks) {
     XXH3_state_t state;
     XXH3_64bits_reset_withSeed(&state, digest_);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "runtime/data/token_stream.h"
 #include "runtime/train/feed.h"
 #include "runtime/train/source.h"
@@ -73,9 +74,9 @@ class TokenSource : public Source {
   int64_t inOrder(int64_t count) const { return std::max<int64_t>(0, count - 1) / itemsPerStep(); }
 
   Error tooFew(const char* purpose, int64_t count) const {
-    return fail(
-        fmt::format("{}: a batch {} takes {} tokens, {} windows of {} and the one after them; there are {}",
-                    tokens_.parts().front().path, purpose, itemsPerStep() + 1, shape_[0], shape_[1], count));
+    return fail(fmt::format("{}: a batch {} takes {} tokens, {} of {} and the one after them; there are {}",
+                            tokens_.parts().front().path, purpose, itemsPerStep() + 1,
+                            countText(shape_[0], "window"), shape_[1], count));
   }
   Result<Inputs> named(Result<Windows> windows) const {
     if (!windows) return windows.takeError();
@@ -119,8 +120,9 @@ Result<void> checkTokens(const TokenStream& stream, const std::vector<const Valu
         const int64_t foreign = foreignId(func, *arg, ids);
         if (foreign == ids.elements()) continue;
         const int64_t limit = idLimit(func, arg);
-        return fail(fmt::format("{} holds the id {} at token {}, but %{} indexes {} rows: ids are 0 … {}",
-                                part.path, ids.at(foreign), at + foreign, arg->name, limit, limit - 1));
+        return fail(fmt::format("{} holds the id {} at token {}, but %{} indexes {}: ids are 0 … {}",
+                                part.path, ids.at(foreign), at + foreign, arg->name, countText(limit, "row"),
+                                limit - 1));
       }
     }
   return {};
@@ -137,9 +139,9 @@ Result<std::unique_ptr<Source>> openText(const SourceOptions& options, const Ite
   for (const Value* arg : args) {
     const int64_t limit = idLimit(func, arg);
     if (limit && size > limit)
-      return fail(fmt::format(
-          "{} has {} distinct characters, but %{} indexes {} rows: give the model a vocabulary of {} or more",
-          path, size, arg->name, limit, size));
+      return fail(fmt::format("{} has {}, but %{} indexes {}: give the model a vocabulary of {} or more",
+                              path, countText(size, "distinct character"), arg->name, countText(limit, "row"),
+                              size));
   }
   return finish(options, std::move(stream), args);
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "runtime/vulkan/device_state.h"
 
 namespace tg::vulkan {
@@ -65,8 +66,8 @@ Result<void> check(Device& device, const Dispatch& d) {
   const std::string who = fmt::format("dispatch '{}'", labelOf(d));
   const auto& kinds = d.pipeline->bindings();
   if (d.bindings.size() != kinds.size()) {
-    return fail(
-        fmt::format("{} binds {} buffers and its kernel takes {}", who, d.bindings.size(), kinds.size()));
+    return fail(fmt::format("{} binds {} and its kernel takes {}", who,
+                            countText(d.bindings.size(), "buffer"), kinds.size()));
   }
   const VkPhysicalDeviceLimits& limits = device.state().probe.limits;
   for (size_t i = 0; i < 3; ++i) {

@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "ir/all_cores.h"
+#include "ir/count_text.h"
 #include "ir/out_of_memory.h"
 #include "runtime/vulkan/device_state.h"
 #include "runtime/vulkan/pipeline_state.h"
@@ -151,8 +152,8 @@ std::string contentKey(const KernelCode& kernel) {
 }
 
 Error refusals(const Device& device, const std::vector<std::string>& all, size_t kernels) {
-  std::string text =
-      fmt::format("{} of {} kernels cannot be used on {}: ", all.size(), kernels, device.info().name);
+  std::string text = fmt::format("{} of {} cannot be used on {}: ", all.size(), countText(kernels, "kernel"),
+                                 device.info().name);
   for (size_t i = 0; i < all.size(); ++i) text += (i ? "; " : "") + all[i];
   return fail(std::move(text));
 }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "runtime/vulkan/device.h"
 
 namespace tg::vulkan {
@@ -65,10 +66,9 @@ Result<Selection> ownDevice(std::span<const DeviceInfo> devices, int number) {
     if (!devices[i].unusable.empty() || devices[i].type != type || count++ != number) continue;
     return Selection{int(i), fmt::format("{} device {} of this host, for its rank {}", type, number, number)};
   }
-  return fail(
-      fmt::format("this host has {} {} devices, and none is left for its rank {}; --device=INDEX says "
-                  "that ranks share one. There are: {}",
-                  count, type, number, listing(devices)));
+  return fail(fmt::format("this host has {}, and none is left for its rank {}; --device=INDEX says "
+                          "that ranks share one. There are: {}",
+                          countText(count, type + " device"), number, listing(devices)));
 }
 
 }  // namespace

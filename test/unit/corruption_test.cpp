@@ -145,7 +145,7 @@ const Corruption kCorruptions[] = {
        Op& op = inF(m, "tg.sum");
        op.results.push_back(valueLike(*op.result(), "more"));
      },
-     "tg.sum [op.result]: has 1 results, not 2"},
+     "tg.sum [op.result]: has 1 result, not 2"},
     {"PlaceBeforeItsBuffer", kTensor,
      [](Module& m) {
        inF(m, "tg.sub").result()->place = Place{"arena", 0, nullptr, -4};
@@ -191,7 +191,7 @@ const Corruption kCorruptions[] = {
      "tg.fused [op.region]: a region is null"},
     {"ArgumentNobodyBinds", kFused,
      [](Module& m) { inF(m, "tg.fused").regions[0]->addArg(Type::tensor(DType::f32, {4}), "b"); },
-     "tg.fused [op.region]: 1 arguments are bound, its region has 2 or others"},
+     "tg.fused [op.region]: 1 argument is bound, its region has 2 or others"},
     {"ArgumentOfAnotherType", kFused,
      [](Module& m) { inF(m, "tg.fused").regions[0]->args[0]->type = Type::tensor(DType::f32, {5}); },
      "tg.fused [op.region]: %a is tensor<5xf32>, what it is bound to tensor<4xf32>"},

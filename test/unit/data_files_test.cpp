@@ -226,7 +226,7 @@ TEST_F(Files, BrokenTokenFilesAreRefused) {
   EXPECT_FAILS(open(tokenFile({1}, 20240801)), "20240520");
   EXPECT_FAILS(open(tokenFile({1}, 20240520, 2)), "version 1", "got 2");
   EXPECT_FAILS(open(tokenFile({1, 2}).substr(0, 1027)), "tells of 2 tokens, but 3 bytes");
-  EXPECT_FAILS(open(tokenFile({1}) + "xx"), "tells of 1 tokens, but 4 bytes");
+  EXPECT_FAILS(open(tokenFile({1}) + "xx"), "tells of 1 token, but 4 bytes");
   EXPECT_FAILS(TokenStream::ofTokenFiles(path("none_*.bin")), "none_*.bin", "No such file");
 }
 

@@ -335,8 +335,8 @@ TEST(Init, FillsAndRefuses) {
   EXPECT_EQ(valuesOf(*initialValue("w", ids, "ones", none, 1)), std::vector<double>(2, 1));
   EXPECT_EQ(valuesOf(*initialValue("w", matrix, "constant", one, 1)), std::vector<double>(4, 2.5));
   EXPECT_FAILS(initialValue("w", matrix, "orthogonal", none, 1), "parameter w", "got 'orthogonal'");
-  EXPECT_FAILS(initialValue("w", matrix, "constant", none, 1), "constant takes 1 arguments, got 0");
-  EXPECT_FAILS(initialValue("w", matrix, "randn", two, 1), "takes 0 or 1 arguments, got 2");
+  EXPECT_FAILS(initialValue("w", matrix, "constant", none, 1), "constant takes 1 argument, got 0");
+  EXPECT_FAILS(initialValue("w", matrix, "randn", two, 1), "takes 0 or 1 argument, got 2");
   EXPECT_FAILS(initialValue("w", matrix, "uniform", two, 1), "lower bound first");
   EXPECT_FAILS(initialValue("w", ids, "randn", one, 1), "float type, got tensor<2xi32>");
   EXPECT_FAILS(initialValue("w", Type::tensor(DType::f32, {2}), "kaiming", none, 1), "matrix",

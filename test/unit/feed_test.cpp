@@ -318,7 +318,7 @@ TEST_F(FeedTest, EvaluationHasItsOwnFiles) {
   options.valFraction = 1;
   EXPECT_FAILS(open(options, "train", "eval"), "below 1, got 1");
   options.valFraction = 0.1;
-  EXPECT_FAILS(open(options, "train", "eval"), "has 1 rows kept for evaluation, but 'x' takes 3");
+  EXPECT_FAILS(open(options, "train", "eval"), "has 1 row kept for evaluation, but 'x' takes 3");
 }
 
 TEST_F(FeedTest, TheFingerprintSeesEvaluationData) {

@@ -68,7 +68,7 @@ TEST(Interpreter, SaysWhatIsWrongWithACall) {
   EXPECT_EQ(messageOf(interp.run("train", {{"x", i32({2}, {1, 2})}})),
             "input %x of @train is tensor<2xf32>, but tensor<2xi32> was given");
   EXPECT_EQ(messageOf(interp.run("train", {{"x", f32({2}, {1})}})),
-            "input %x of @train has 2 elements, but 1 were given");
+            "input %x of @train has 2 elements, but 1 was given");
   EXPECT_EQ(messageOf(interp.setStorage("v", good)), "no param or state @v; the module has @w, @t");
   EXPECT_EQ(messageOf(interp.storage("v")), "no param or state @v; the module has @w, @t");
   EXPECT_EQ(messageOf(interp.setStorage("t", good)), "state @t is tensor<i32>, but tensor<2xf32> was given");

@@ -196,7 +196,7 @@ TEST(KernelInterpChecks, RefusesWhatItCannotRun) {
   EXPECT_NE(message("k", buffers, {1, 1, 1}).find("tgk.barrier is reached by some"), std::string::npos);
   EXPECT_NE(message("s", buffers, {1, 1, 1}).find("step of this loop is 0"), std::string::npos);
   EXPECT_NE(message("s", small, {1, 1, 1}).find("%n needs 4 bytes, 3 are given"), std::string::npos);
-  EXPECT_NE(message("s", none, {1, 1, 1}).find("1 buffers, 0 are given"), std::string::npos);
+  EXPECT_NE(message("s", none, {1, 1, 1}).find("1 buffer, 0 are given"), std::string::npos);
   EXPECT_NE(message("s", buffers, {1, 0, 1}).find("grid extent of 0"), std::string::npos);
   EXPECT_NE(
       message("s", buffers, {1 << 29, 2, 1}).find("536870912 x 2 x 1 workgroups, of 2 invocations each"),

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/count_text.h"
 #include "ir/infer.h"
 #include "ir/module.h"
 #include "ir/parser.h"
@@ -33,6 +34,14 @@ std::vector<std::string> namesOf(const ItemList& items) {
 }
 
 using Names = std::vector<std::string>;
+
+TEST(CountText, OnlyOneIsSingular) {
+  EXPECT_EQ(countText(0, "kernel"), "0 kernels");
+  EXPECT_EQ(countText(1, "kernel"), "1 kernel");
+  EXPECT_EQ(countText(-1, "byte"), "-1 bytes");
+  EXPECT_EQ(countText(1, "value agrees", "values agree"), "1 value agrees");
+  EXPECT_EQ(countText(2, "value agrees", "values agree"), "2 values agree");
+}
 
 TEST(ItemList, KindsHaveNamesOfTheirOwn) {
   Module module;

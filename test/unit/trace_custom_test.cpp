@@ -98,7 +98,7 @@ TEST(TraceCustom, WhatIsWrongStandsAtTheAuthorsLine) {
   EXPECT_NE(failure([] {
               Tensor x = tensorInput("x", {4});
               return custom(Kernel(kScale), {x}, KernelResult{{4}});
-            }).find("tg.custom [custom.c2]: @scale has 2 in and inout parameters, 1 inputs are given"),
+            }).find("tg.custom [custom.c2]: @scale has 2 in and inout parameters, 1 input is given"),
             std::string::npos);
   std::string other = failure([] {
     Tensor x = tensorInput("x", {4});

@@ -242,7 +242,7 @@ TEST(TraceFunction, AxesOfInputsAndParametersHaveNames) {
   ids.dims = {"batch"};
   auto few = trace(model, {{"score", {ids}, body}});
   ASSERT_FALSE(few);
-  EXPECT_NE(few.error().str().find("attribute 'dims' gives 1 names for the 2 axes of tensor<2x6xi32>"),
+  EXPECT_NE(few.error().str().find("attribute 'dims' gives 1 name for the 2 axes of tensor<2x6xi32>"),
             std::string::npos)
       << few.error().str();
 }

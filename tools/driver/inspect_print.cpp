@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "ir/byte_size.h"
+#include "ir/count_text.h"
 #include "ir/json_text.h"
 #include "ir/list_text.h"
 #include "tools/driver/inspect_facts.h"
@@ -27,6 +28,10 @@ std::string word(const Facts& value) {
 }
 std::string word(const Facts& object, const char* key) { return word(object.value(key, Facts())); }
 
+std::string countOf(const Facts& count, std::string_view one, std::string_view many = "") {
+  return countText(count.get<int64_t>(), one, many);
+}
+
 std::string extents(const Facts& shape) {
   if (shape.empty()) return "scalar";
   return listText(
@@ -44,8 +49,8 @@ void printTensors(const char* title, const Facts& tensors) {
     elements += count;
     width = std::max(width, tensor["name"].get<std::string>().size());
   }
-  fmt::print("{}: {} tensors, {} elements, {}{}\n", title, tensors.size(), elements, sizeOf(bytes),
-             broken ? fmt::format(", {} NOT FINITE", broken) : "");
+  fmt::print("{}: {}, {}, {}{}\n", title, countText(tensors.size(), "tensor"), countText(elements, "element"),
+             sizeOf(bytes), broken ? fmt::format(", {} NOT FINITE", broken) : "");
   if (tensors.empty()) return;
   width = std::min<size_t>(width, 32);
   fmt::print("  {:<{}}  {:<5} {:<14} {:>10} {:>11} {:>11} {:>11} {:>10}\n", "name", width, "dtype", "shape",
@@ -84,7 +89,7 @@ void printFunction(const Facts& func) {
       most += fmt::format("{}{} {}", most.empty() ? "" : ", ", op, count.get<int64_t>());
   }
   if (names > kOpNames) most += fmt::format(", {} other kinds", names - kOpNames);
-  fmt::print("  {}\n    {} ops: {}\n", signature(func), all, most);
+  fmt::print("  {}\n    {}: {}\n", signature(func), countText(all, "op"), most);
   if (!func.contains("memory")) return;
   const Facts& memory = func["memory"];
   fmt::print("    memory: persistent {}, io {}, arena {} ({} live at the peak)\n",
@@ -96,8 +101,8 @@ void printModule(const Facts& module) {
   fmt::print("module @{}, stage {}{}\n", word(module["name"]), word(module["stage"]),
              module.contains("target") ? ", for " + word(module["target"]) : "");
   for (const char* kind : {"params", "states"})
-    fmt::print("{}: {}, {} elements, {}\n", kind, word(module[kind]["count"]), word(module[kind]["elements"]),
-               sizeOf(module[kind]["bytes"]));
+    fmt::print("{}: {}, {}, {}\n", kind, word(module[kind]["count"]),
+               countOf(module[kind]["elements"], "element"), sizeOf(module[kind]["bytes"]));
   if (module.contains("train_pipeline")) fmt::print("train_pipeline: {}\n", word(module["train_pipeline"]));
   if (module["kernels"]["count"] != 0 || module["kernels"]["binaries"] != 0)
     fmt::print("kernels: {}, {} compiled ({})\n", word(module["kernels"]["count"]),
@@ -146,11 +151,13 @@ void printPlaces(const char* title, const Facts& places) {
 void printBundle(const Facts& facts) {
   fmt::print("bundle {} of @{}: {}\n", word(facts["name"]), word(facts["entry"]),
              facts["damage"] == "" ? "good, every byte verified" : "DAMAGED: " + word(facts["damage"]));
-  fmt::print("for {} | {} kernels, {} dispatches a call | written by {}\n", word(facts["target"]),
-             word(facts["kernels"]), word(facts["dispatches"]), word(facts["version"]));
+  fmt::print("for {} | {}, {} a call | written by {}\n", word(facts["target"]),
+             countOf(facts["kernels"], "kernel"), countOf(facts["dispatches"], "dispatch", "dispatches"),
+             word(facts["version"]));
   printPlaces("input", facts["inputs"]);
   printPlaces("result", facts["results"]);
-  fmt::print("weights: {} tensors, {}\n", facts["weights"].size(), sizeOf(facts["weights_bytes"]));
+  fmt::print("weights: {}, {}\n", countText(facts["weights"].size(), "tensor"),
+             sizeOf(facts["weights_bytes"]));
 }
 
 void printCheckpoints(const Facts& facts) {
@@ -189,9 +196,8 @@ void printRun(const Facts& facts) {
   }
   if (facts.contains("module")) {
     const Facts& module = facts["module"];
-    fmt::print("module @{}: {} params, {} elements, {}\n", word(module["name"]),
-               word(module["params"]["count"]), word(module["params"]["elements"]),
-               sizeOf(module["params"]["bytes"]));
+    fmt::print("module @{}: {}, {}, {}\n", word(module["name"]), countOf(module["params"]["count"], "param"),
+               countOf(module["params"]["elements"], "element"), sizeOf(module["params"]["bytes"]));
     for (const Facts& func : module["functions"]) fmt::print("  {}\n", signature(func));
   }
   printCheckpoints(facts);

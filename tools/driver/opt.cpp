@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "ir/parser.h"
 #include "tools/driver/cli.h"
 #include "tools/driver/expected.h"
@@ -169,8 +170,8 @@ int Invocation::run() {
   fileName_ = command_.input == "-" ? "<stdin>" : command_.input;
   reproducer_ = reproducerPath(command_, *text);
   if (command_.dumpPipeline)
-    fmt::print(stderr, "Pass Manager with {} passes:\n{}\n", command_.pipeline.steps().size(),
-               command_.pipeline.str(true));
+    fmt::print(stderr, "Pass Manager with {}:\n{}\n",
+               countText(command_.pipeline.steps().size(), "pass", "passes"), command_.pipeline.str(true));
   bool good = true, first = true;
   std::vector<std::string> sections = sectionsOf(*text, command_.split);
   for (size_t index = 0; index < sections.size(); ++index) {

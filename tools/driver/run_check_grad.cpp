@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "passes/pass.h"
 #include "runtime/cache_folder.h"
 #include "runtime/check/random_point.h"
@@ -222,7 +223,8 @@ struct CheckGrad : Verb {
               ? fmt::format("--wrt={} names no parameter with a gradient", flags.wrt)
               : fmt::format("@{} has gradients of no parameter{}", flags.function,
                             model.pipeline.empty() ? "" : " after --pipeline=" + shellWord(model.pipeline)));
-    fmt::print("{} of {} parameters agree with central differences\n", checked - wrong, checked);
+    fmt::print("{} of {} with central differences\n", checked - wrong,
+               countText(checked, "parameter agrees", "parameters agree"));
     int code = device ? onDevice(app, **module, check, device) : exitOk;
     return code ? code : wrong ? exitNumeric : exitOk;
   }

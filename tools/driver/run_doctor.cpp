@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/count_text.h"
 #include "ir/json_text.h"
 #include "runtime/cache_folder.h"
 #include "runtime/check/fit.h"
@@ -81,8 +82,8 @@ void print(const Need& need) {
 
 void print(const Fit& fit, const Patient& patient) {
   for (const FunctionFit& function : fit.functions) {
-    fmt::print("@{}: {}; {} dispatches\n", function.function, function.fits() ? "fits" : "does not fit",
-               function.dispatches);
+    fmt::print("@{}: {}; {}\n", function.function, function.fits() ? "fits" : "does not fit",
+               countText(function.dispatches, "dispatch", "dispatches"));
     for (const Need& need : function.needs) print(need);
   }
   fmt::print("memory, of all functions together:\n");

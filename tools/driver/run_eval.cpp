@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/collective.h"
+#include "ir/count_text.h"
 #include "ir/json_text.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/run_dir.h"
@@ -284,9 +285,9 @@ struct Eval : Verb {
       fmt::print("{}\n", jsonText(out, 2));
     } else {
       for (const std::string& line : feed.describe()) fmt::print("{}\n", line);
-      fmt::print("val loss {:.4f}{} | {} of {} batches | {:.2f} s\n", loss,
+      fmt::print("val loss {:.4f}{} | {} of {} | {:.2f} s\n", loss,
                  open.perplexity ? fmt::format(" | perplexity {:.4g}", std::exp(loss)) : "", batches,
-                 feed.evalBatches(), seconds);
+                 countText(feed.evalBatches(), "batch", "batches"), seconds);
     }
     if (std::isfinite(loss)) return exitOk;
     return report(app, exitNumeric, fmt::format("the loss is {}", loss));

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "ir/dims.h"
 #include "ir/list_text.h"
 #include "runtime/batch.h"
@@ -119,8 +120,9 @@ std::string difference(const std::string& name, const HostArray& got, const Host
   auto pair = [&](int64_t i) {
     return fmt::format("[{}] is {}, expected {}", i, number(got, i), number(expected, i));
   };
-  return fmt::format("{}: {} of {} elements differ (rtol {}, atol {}); first {}; worst {}", name, wrong,
-                     got.elements(), flags.rtol, flags.atol, pair(first), pair(worst));
+  return fmt::format("{}: {} of {} (rtol {}, atol {}); first {}; worst {}", name, wrong,
+                     countText(got.elements(), "element differs", "elements differ"), flags.rtol, flags.atol,
+                     pair(first), pair(worst));
 }
 
 /// The expected results, with the types that the called function has.

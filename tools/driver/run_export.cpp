@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/cache_folder.h"
 #include "runtime/compile.h"
@@ -162,8 +163,8 @@ struct Export : Verb {
     if (!written) return report(app, exitInput, written.error());
     size_t bytes = 0;
     for (const auto& [file, content] : *files) bytes += content.size();
-    fmt::print("wrote {}: @{} with {} kernels, {} bytes in {} files\n", flags.out, entry,
-               module.all(ItemKind::binary).size(), bytes, files->size());
+    fmt::print("wrote {}: @{} with {}, {} bytes in {} files\n", flags.out, entry,
+               countText(module.all(ItemKind::binary).size(), "kernel"), bytes, files->size());
     return exitOk;
   }
 };

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "ir/text_hash.h"
 #include "runtime/data/file_io.h"
 #include "runtime/data/safetensors.h"
@@ -157,8 +158,8 @@ struct Train : Verb {
     if (!batch) return report(app, exitInput, batch.error());
     tellNotes(training);
     (*console)->header(model);
-    fmt::print("dry run: {} steps would follow; nothing was written\n",
-               std::max<int64_t>(0, training.options.steps - training.state.step));
+    fmt::print("dry run: {} would follow; nothing was written\n",
+               countText(std::max<int64_t>(0, training.options.steps - training.state.step), "step"));
     return exitOk;
   }
 
@@ -272,9 +273,9 @@ struct Train : Verb {
       return failed(training, exitNumeric);
     }
     if (summary.meanOf)
-      console.line(fmt::format("{} steps in {:.1f} s | mean loss of the last {} steps {:.4f}",
-                               summary.step - summary.firstStep, summary.seconds, summary.meanOf,
-                               summary.meanLoss));
+      console.line(fmt::format("{} in {:.1f} s | mean loss of the last {} {:.4f}",
+                               countText(summary.step - summary.firstStep, "step"), summary.seconds,
+                               countText(summary.meanOf, "step"), summary.meanLoss));
     else if (!summary.leftOut)
       console.line(fmt::format("no step is left of {}", training.options.steps));
     if (const int64_t steps = (summary.step - summary.firstStep) / training.options.stride;
@@ -282,7 +283,7 @@ struct Train : Verb {
       console.line(trafficLine(model.ranks->traffic(), collectives_, steps));
       if (!collectives_.empty() && !model.ranks->nccl()) console.line(copiesLine(collectives_, steps));
     }
-    if (summary.leftOut) console.line(fmt::format("{} steps were left out", summary.leftOut));
+    if (summary.leftOut) console.line(countText(summary.leftOut, "step was left out", "steps were left out"));
     if (summary.leftOut && !summary.meanOf)
       fmt::print(stderr,
                  "warning: all steps after step {} were left out, the parameters are as before them\n",

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/count_text.h"
 #include "ir/json_text.h"
 #include "ir/op_view.h"
 #include "passes/tuning.h"
@@ -194,10 +195,10 @@ struct TuneVerb : Verb {
     if (!done) return report(app, exitInput, done.error());
     if (json) return exitOk;
     if (!regions.empty() && !tellsAny(regions)) fmt::print("{}\n", kNoStatistics);
-    fmt::print("{} kernels at {} places: {:.3f} ms by rule, {:.3f} ms by the fastest, {:.2f} times as fast\n",
-               regions.size(), totals.places, totals.chosen * 1e-3, totals.best * 1e-3,
-               totals.best > 0 ? totals.chosen / totals.best : 1.0);
-    fmt::print("wrote {}: {} schedules, {} of this module\n", out, entries, totals.replaced);
+    fmt::print("{} at {}: {:.3f} ms by rule, {:.3f} ms by the fastest, {:.2f} times as fast\n",
+               countText(regions.size(), "kernel"), countText(totals.places, "place"), totals.chosen * 1e-3,
+               totals.best * 1e-3, totals.best > 0 ? totals.chosen / totals.best : 1.0);
+    fmt::print("wrote {}: {}, {} of this module\n", out, countText(entries, "schedule"), totals.replaced);
     return exitOk;
   }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "runtime/cache_folder.h"
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"
@@ -89,8 +90,9 @@ class Verification {
       fmt::print("{}  @{} {} {} {}{}\n", check.close ? "ok     " : "DIFFERS", func.name, check.kind,
                  check.name, check.type.str(), check.close ? "" : ": " + check.why);
     }
-    fmt::print("@{}: {} of {} values agree with the interpreter on {}\n", func.name,
-               static_cast<int64_t>(checks->size()) - wrong, checks->size(), device_->info().name);
+    fmt::print("@{}: {} of {} with the interpreter on {}\n", func.name,
+               static_cast<int64_t>(checks->size()) - wrong,
+               countText(checks->size(), "value agrees", "values agree"), device_->info().name);
     if (flags_.bisect || (wrong && !flags_.dump.empty())) {
       int code = walk(func.name, *inputs, wrong > 0);
       if (code != exitOk) return code;
@@ -110,8 +112,8 @@ class Verification {
       if (!*more) break;
       if (step.wrong() || !step.findings.empty()) return blame(function, step, steps->dispatches());
     }
-    fmt::print("@{}: each of {} kernels agrees with the interpreter on equal inputs on {}\n", function,
-               steps->dispatches(), device_->info().name);
+    fmt::print("@{}: {} with the interpreter on equal inputs on {}\n", function,
+               countText(steps->dispatches(), "kernel agrees", "kernels agree"), device_->info().name);
     if (expected)
       fmt::print(
           "  no kernel is wrong by itself: the order of commands, or how the module was compiled, is\n");

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/count_text.h"
 #include "ir/dims.h"
 #include "passes/mean_of_parts.h"
 #include "tools/driver/batch_parts.h"
@@ -21,8 +22,9 @@ int runInParts(const CLI::App& app, int64_t microBatch, ModelFlags& model, std::
                               "tensor<…> {{batch = 0}} in {}",
                               model.file));
   if (rows % microBatch)
-    return report(app, exitUsage,
-                  fmt::format("--micro-batch={} is no divisor of the batch, {} rows", microBatch, rows));
+    return report(
+        app, exitUsage,
+        fmt::format("--micro-batch={} is no divisor of the batch, {}", microBatch, countText(rows, "row")));
   model.parts = rows / microBatch;
   if (model.parts == 1) return exitOk;
   notes.push_back(

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "ir/byte_size.h"
+#include "ir/count_text.h"
 #include "ir/dims.h"
 #include "ir/parser.h"
 #include "ir/text_hash.h"
@@ -62,8 +63,8 @@ Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed,
       return fail("--epochs: this data has no end that would make an epoch; say --steps");
     const int64_t each = feed.stepsPerEpoch() * stride;
     if (flags.epochs > kMostSteps / each)
-      return fail(
-          fmt::format("--epochs={} of {} steps each are more than {} steps", flags.epochs, each, kMostSteps));
+      return fail(fmt::format("--epochs={} of {} each are more than {} steps", flags.epochs,
+                              countText(each, "step"), kMostSteps));
     out.steps = flags.epochs * each;
   }
   if (out.steps > kMostSteps)
@@ -391,11 +392,11 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
     if (auto can = checkSampling(*module, *out.feed, flags); !can) return report(app, exitInput, can.error());
   if (int code = takeOptions(app, model, flags, share, out)) return code;
   if (out.stepsTyped && out.options.steps < share.step)
-    return report(
-        app, exitUsage,
-        fmt::format("{} steps in all are fewer than the {} that the run has done; resume an earlier "
-                    "checkpoint, --resume=RUN/ckpt/step_N, to go back",
-                    out.options.steps, share.step));
+    return report(app, exitUsage,
+                  fmt::format("{} fewer than the {} that the run has done; resume an earlier "
+                              "checkpoint, --resume=RUN/ckpt/step_N, to go back",
+                              countText(out.options.steps, "step in all is", "steps in all are"),
+                              share.step));
   if (share.split > 1)
     if (int code = setBatch(app, kTrain, batchSize(*module->func(kTrain)) / share.split, module)) return code;
   if (int code = runInParts(app, flags.microBatch, model, module, out.notes)) return code;

@@ -11,15 +11,13 @@
 #include <fmt/format.h>
 
 #include "ir/collective.h"
+#include "ir/count_text.h"
 #include "ir/dims.h"
 #include "runtime/train/run_dir.h"
 
 namespace tg {
 
 namespace {
-
-std::string rankCount(int64_t count) { return count == 1 ? "1 rank" : fmt::format("{} ranks", count); }
-std::string batchCount(int64_t count) { return count == 1 ? "1 batch" : fmt::format("{} batches", count); }
 
 /// The number of ranks that share the rows of one batch, if `ranks` ranks share `batches` batches of `rows` rows; 0 if
 /// that is impossible.
@@ -72,8 +70,8 @@ int shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flag
         app, exitUsage,
         fmt::format("{0} was trained by {1} with {2}{3} an update, which {4} cannot share: start {5}{6}; "
                     "--init-from={0} starts a new run from its parameters",
-                    run, rankCount(saved.ranks), batchCount(batches),
-                    rows ? fmt::format(" of {} rows", rows) : "", rankCount(ranks),
+                    run, countText(saved.ranks, "rank"), countText(batches, "batch", "batches"),
+                    rows ? fmt::format(" of {}", countText(rows, "row")) : "", countText(ranks, "rank"),
                     possibleRanks(batches, rows),
                     rows ? "" : ", or more where @train says which axis of its inputs is the batch"));
   share.batches = std::max<int64_t>(batches / ranks, 1);
@@ -89,7 +87,7 @@ int shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flag
     return report(app, exitUsage,
                   fmt::format("step {1} of {0} is between two updates, with gradients of {2}: start as many, "
                               "or resume a checkpoint of a multiple of {3} steps",
-                              run, saved.step, rankCount(saved.ranks), counted));
+                              run, saved.step, countText(saved.ranks, "rank"), counted));
   return exitOk;
 }
 
@@ -99,17 +97,17 @@ int recount(const CLI::App& app, const std::string& run, const TrainState& saved
   if (saved.ranks == ranks) return exitOk;
   std::string counted;  // why the numbers of steps have changed
   if (share.step != saved.step)
-    counted = fmt::format("an update takes {} steps instead of {}, so step {} becomes step {}",
-                          share.stepsPerUpdate, share.stepsPerUpdate * saved.step / share.step, saved.step,
-                          share.step);
+    counted = fmt::format("an update takes {} instead of {}, so step {} becomes step {}",
+                          countText(share.stepsPerUpdate, "step"),
+                          share.stepsPerUpdate * saved.step / share.step, saved.step, share.step);
   if (!counted.empty() && !out.stepsTyped)
     return report(app, exitUsage,
                   fmt::format("{} was trained by {}; with {} {}: give --steps, the last step to train", run,
-                              rankCount(saved.ranks), rankCount(ranks), counted));
-  std::string note = fmt::format("note: {} was trained by {}; now ", run, rankCount(saved.ranks));
+                              countText(saved.ranks, "rank"), countText(ranks, "rank"), counted));
+  std::string note = fmt::format("note: {} was trained by {}; now ", run, countText(saved.ranks, "rank"));
   note += share.split > 1 ? fmt::format("{} share the rows of a batch", share.split)
-          : ranks == 1    ? fmt::format("one takes {} an update", batchCount(share.batches))
-                          : fmt::format("each takes {} an update", batchCount(share.batches));
+          : ranks == 1 ? fmt::format("one takes {} an update", countText(share.batches, "batch", "batches"))
+                       : fmt::format("each takes {} an update", countText(share.batches, "batch", "batches"));
   if (!counted.empty()) note += "; " + counted;
   if (share.stride > 1) note += fmt::format(", which counts as {} steps", share.stepsPerUpdate);
   out.notes.push_back(std::move(note));

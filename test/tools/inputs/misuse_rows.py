@@ -224,7 +224,7 @@ RUNS = [
     Row("resume of nothing", resumed("none"), INPUT, r"--resume=none: no run is there"),
     Row("resume of a file", resumed("x.npy"), INPUT, r"--resume=x\.npy: no run is there"),
     Row("resume of a step that is not there", resumed("run/ckpt/step_00000003"), INPUT, r"step_00000003: it is not there"),
-    Row("resume to fewer steps", ["train", "--resume=run", "--steps=1"], USAGE, r"1 steps in all are fewer than the \d+ that the run has done"),
+    Row("resume to fewer steps", ["train", "--resume=run", "--steps=1"], USAGE, r"1 step in all is fewer than the \d+ that the run has done"),
     Row("resume of another module", resumed("run", "gpt.tgir"), INPUT, r"gpt\.tgir is not the module the run was started with"),
     Row("resume with another pipeline", resumed("run", "--pipeline=append-grad,append-sgd"), USAGE, r"--pipeline: run goes on"),
     Row("resume in another folder", resumed("run", "--run-dir=other"), USAGE, r"--run-dir=other: a run that is resumed stays"),
