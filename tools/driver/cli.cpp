@@ -262,7 +262,7 @@ ParsedCommand CommandLine::parse(int argc, char** argv) {
     fmt::print("{}", helpOf(app_));
     return {exitOk, {}};
   } catch (const CLI::ParseError& error) {
-    return wrong(error.what() + seeHelp());
+    return wrong(whyWrong(app_, error) + seeHelp());
   }
   if (!helpPass_.empty()) {
     const PassInfo* pass = findPass(helpPass_);
@@ -327,6 +327,19 @@ std::optional<std::string> unknownFlag(const CLI::App& app, const std::vector<st
     return fmt::format("unknown flag --{}{}", name, near.empty() ? "" : "; did you mean --" + near + "?");
   }
   return {};
+}
+
+std::string whyWrong(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string why = error.what();
+  constexpr std::string_view kUnread = "Could not convert: ";  // such as --steps = abc
+  if (!why.starts_with(kUnread)) return why;
+  const size_t equals = why.find(" = ");
+  const std::string flag = why.substr(kUnread.size(), equals - kUnread.size());
+  const CLI::Option* option = app.get_option_no_throw(flag);
+  return fmt::format("{}={} {}", flag, why.substr(equals + 3),
+                     option && option->get_items_expected_max() == 0
+                         ? "is neither true nor false"
+                         : "cannot be read as a number of its kind");
 }
 
 ParsedCommand parseCommand(int argc, char** argv, const PassInfo* only) {

@@ -13,7 +13,8 @@
 
 namespace CLI {
 class App;
-}
+class ParseError;
+}  // namespace CLI
 
 namespace tg {
 
@@ -56,6 +57,9 @@ std::vector<std::string> withoutShortEquals(std::vector<std::string> args);
 /// A message such as `unknown flag --stepz; did you mean --steps?` for the first word before any `--` that starts with
 /// `--` and is not an option of the app; nothing if there is none.
 std::optional<std::string> unknownFlag(const CLI::App& app, const std::vector<std::string>& args);
+
+/// What is wrong with a command line that CLI11 refuses.
+std::string whyWrong(const CLI::App& app, const CLI::ParseError& error);
 
 /// Reads a target as options give it: the name of a shipped target, JSON, or a JSON file.
 Result<Target> readTarget(const std::string& text);

@@ -172,8 +172,9 @@ Result<void> checkOutputs(const ExecFlags& flags, const ModelFlags& model) {
   for (const std::string& text : flags.outputs) {
     auto [name, file] = outputOf(text);
     if (file.empty()) return fail(fmt::format("--output={}: give NAME=@FILE.npy", text));
+    if (file == "-") continue;
     std::error_code error;
-    if (file != "-" && !file.ends_with(".npy") && !fs::is_other(file, error))
+    if (!file.ends_with(".npy") && !fs::is_other(file, error))
       return fail(fmt::format("--output={}: a result is written as .npy, so its file's name ends so", text));
     TG_CHECK(mayReplace("--output", file, beginsNpy, read));
     outputs.push_back({"--output", file});

@@ -134,8 +134,9 @@ struct Plot : Verb {
     const std::vector<std::string> names = runNames(dirs);
     for (size_t i = 0; i < names.size(); ++i) summaries[i].name = names[i];
     const std::string page = output.empty() && !json ? "plot.html" : output;
-    if (auto may = mayReplace("--output", page, beginsPage, {}); !may)
-      return report(app, exitUsage, may.error());
+    if (page != "-")
+      if (auto may = mayReplace("--output", page, beginsPage, {}); !may)
+        return report(app, exitUsage, may.error());
     if (const std::string owner = runOfPage(page);
         !owner.empty() && (dirs.size() > 1 || !isSame(owner, dirs[0])))
       return report(app, exitUsage,

@@ -72,8 +72,10 @@ bool beginsPage(std::string_view bytes) { return bytes.starts_with("<!doctype ht
 
 Result<void> mayReplace(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
                         const std::vector<std::string>& read) {
-  TG_CHECK(mayWrite(flag, path));
   if (path.empty()) return {};
+  if (path == "-")
+    return fail(fmt::format("{}=-: this is not written to standard output: name a file", flag));
+  TG_CHECK(mayWrite(flag, path));
   TG_CHECK(notOverOther(flag, path, begins, read));
   // If one of its files were changed, the checkpoint would be damaged.
   std::error_code error;
@@ -460,8 +462,9 @@ Result<std::string> forRanks(const ModelFlags& flags, const std::string& pipelin
 
 int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module> module,
               const std::vector<std::string>& entries, OpenModel& out) {
-  if (auto may = mayReplace("--emit-module", flags.emitModule, beginsModule, filesRead(flags)); !may)
-    return report(app, exitUsage, may.error());
+  if (flags.emitModule != "-")
+    if (auto may = mayReplace("--emit-module", flags.emitModule, beginsModule, filesRead(flags)); !may)
+      return report(app, exitUsage, may.error());
   auto pipeline = forRanks(flags, flags.pipeline);
   if (!pipeline) return report(app, exitInput, pipeline.error());
   if (int code = runFirst(app, *pipeline, module, toldOn(flags), &out.milliseconds)) return code;

@@ -33,9 +33,9 @@ void holdReports(std::string* into);
 
 /// A word as a shell takes it, in quotes if it needs them.
 std::string shellWord(const std::string& word);
-/// The checks of `mayWrite`, and an error if the output would overwrite a file that is not an earlier output of this
-/// kind: one that `begins` does not accept, one of `read` (the files that the command reads), or a file of a
-/// checkpoint.
+/// The checks of `mayWrite`, and an error if the output is standard output, or would overwrite a file that is not an
+/// earlier output of this kind: one that `begins` does not accept, one of `read` (the files that the command reads), or
+/// a file of a checkpoint.
 Result<void> mayReplace(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
                         const std::vector<std::string>& read);
 /// Whether these bytes are the beginning of a safetensors file, a module or a page.

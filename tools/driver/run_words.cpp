@@ -188,13 +188,7 @@ std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
     auto text = readInput(app.get_config_ptr()->as<std::string>());
     return text ? report(app, exitInput, std::string(error.what())) : report(app, exitInput, text.error());
   } catch (const CLI::ParseError& error) {
-    std::string why = error.what();
-    if (constexpr std::string_view kUnread = "Could not convert: ";
-        why.starts_with(kUnread)) {  // such as --steps = abc
-      const size_t equals = why.find(" = ");
-      why = fmt::format("{}={} cannot be read as a number of its kind",
-                        why.substr(kUnread.size(), equals - kUnread.size()), why.substr(equals + 3));
-    }
+    const std::string why = whyWrong(app, error);
     if (const std::string file = faultyConfig(app, args); !file.empty())
       return report(app, exitInput, why.starts_with(file) ? why : fmt::format("{}: {}", file, why));
     fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(), why, app.get_name());
