@@ -143,6 +143,7 @@ Result<void> addNewest(const std::string& run, const std::vector<CheckpointEntry
   TG_TRY(TrainState state, readState(newest.path));
   if (auto same = checkRunFiles(run, &state); !same && out["damage"] == "")
     out["damage"] = same.error().message();
+  out["step"] = std::max(out["step"].get<int64_t>(), state.step);  // damaged metrics may not tell
   if (state.bestValLoss) {
     out["best"] = {{"step", state.bestStep}, {"val_loss", *state.bestValLoss}, {"path", nullptr}};
     for (const CheckpointEntry& entry : entries)
@@ -187,9 +188,23 @@ Result<void> addCheckpoints(const std::string& run, Facts& out) {
   return {};
 }
 
+Result<Facts> envOf(const std::string& file) {
+  TG_CHECK(expectFile(file));
+  TG_TRY(const std::string text, readInput(file));
+  Facts env = Facts::parse(text, nullptr, false);
+  return env.is_object() ? Result<Facts>(std::move(env)) : fail(fmt::format("{}: expected a JSON object", file));
+}
+
 Result<Facts> runFacts(const std::string& path) {
   Facts out = {{"kind", "run"}, {"path", path}, {"damage", ""}};
-  TG_TRY(RunSummary summary, summarizeRun(path));
+  const auto damaged = [&](const Error& error) {
+    if (out["damage"] == "") out["damage"] = error.message();
+  };
+  RunSummary summary;
+  if (auto read = summarizeRun(path))
+    summary = std::move(*read);
+  else
+    damaged(read.error());
   out["state"] = name(summary.state);
   out["owed"] = summary.owed;
   out["step"] = summary.step;
@@ -201,12 +216,13 @@ Result<Facts> runFacts(const std::string& path) {
   out["eta_seconds"] = numberOrNull(summary.eta);
   std::error_code error;
   if (fs::exists(fs::symlink_status(RunDir{path}.env(), error))) {
-    TG_CHECK(expectFile(RunDir{path}.env()));
-    TG_TRY(std::string text, readInput(RunDir{path}.env()));
-    out["env"] = Facts::parse(text, nullptr, false);
-    if (!out["env"].is_object()) return fail(fmt::format("{}: expected a JSON object", RunDir{path}.env()));
+    auto env = envOf(RunDir{path}.env());
+    if (env)
+      out["env"] = std::move(*env);
+    else
+      damaged(env.error());
   }
-  if (auto same = checkRunFiles(path, nullptr); !same) out["damage"] = same.error().message();
+  if (auto same = checkRunFiles(path, nullptr); !same) damaged(same.error());
   if (out["damage"] == "") out["damage"] = configDamage(path);
   if (out["damage"] == "" && fs::exists(RunDir{path}.model(), error)) {
     TG_TRY(auto module, readModule(RunDir{path}.model()));
