@@ -83,7 +83,8 @@ int main(int argc, char** argv) {
   std::vector<tgb_output> to;
   for (const std::string& file : files) {
     std::ifstream stream(file, std::ios::binary);
-    if (!stream) return tgb_close(bundle), fail("cannot read " + file);
+    stream.peek();  // a folder can be opened, but not read
+    if (!stream.is_open() || stream.bad()) return tgb_close(bundle), fail("cannot read " + file);
     inputs.emplace_back(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
   }
   for (const auto& bytes : inputs) in.push_back({bytes.data(), bytes.size()});
