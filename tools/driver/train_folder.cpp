@@ -252,8 +252,9 @@ Result<void> checkTyped(const std::string& run, const TypedOptions& typed) {
     for (const ConfigEntry& entry : entries)
       if (entry.key == option) started = joined(option, entry.values);
     if (joined(option, given->second) == started) continue;
-    return fail(fmt::format("--{}: {} {}{}; --init-from={} starts a new run from its parameters", option, run,
-                            why, started.empty() ? "" : fmt::format(" ({}={})", option, started), run));
+    return fail(
+        fmt::format("--{}: {} {}{}; --init-from={} without --resume starts a new run from its parameters",
+                    option, run, why, started.empty() ? "" : fmt::format(" ({}={})", option, started), run));
   }
   std::error_code error;
   auto dir = typed.find("run-dir");
