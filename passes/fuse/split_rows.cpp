@@ -30,7 +30,6 @@
 
 #include "ir/access.h"
 #include "ir/byte_size.h"
-#include "ir/count_text.h"
 #include "ir/cross_entropy.h"
 #include "ir/infer.h"
 #include "ir/needs.h"
@@ -130,10 +129,9 @@ RowBounds RowSplitter::boundsFor(const Op& op, int64_t limit) {
   if (type.bytes() <= limit) return one;
   RowBounds bounds = cutRows(rowCount(type), type.shape.back() * byteSize(type.dtype), limit);
   if (bounds.size() < 3) return one;
-  context_.remark(op.loc,
-                  fmt::format("%{} : {} takes {} bytes, more than {}; it is computed in {} pieces of {}",
-                              op.result()->name, type.str(), type.bytes(), limit, bounds.size() - 1,
-                              countText(bounds[1], "row")));
+  context_.remark(
+      op.loc, fmt::format("%{} : {} takes {} bytes, more than {}; it is computed in {} pieces of {} rows",
+                          op.result()->name, type.str(), type.bytes(), limit, bounds.size() - 1, bounds[1]));
   return bounds;
 }
 
@@ -154,9 +152,9 @@ bool RowSplitter::symbol(const Op& op) {
   if (pieces.bounds.size() < 3) return false;
   context_.remark(op.loc,
                   fmt::format("@{} : {} takes {} bytes, more than {}; it is read and updated in {} pieces "
-                              "of {}",
+                              "of {} rows",
                               op.operands[0].text, type.str(), type.bytes(), binding_,
-                              pieces.bounds.size() - 1, countText(pieces.bounds[1], "row")));
+                              pieces.bounds.size() - 1, pieces.bounds[1]));
   for (size_t i = 0; i + 1 < pieces.bounds.size(); ++i) {
     const int64_t from = pieces.bounds[i], to = pieces.bounds[i + 1];
     build().setHint(op.result()->name);

@@ -192,7 +192,8 @@ Result<Facts> envOf(const std::string& file) {
   TG_CHECK(expectFile(file));
   TG_TRY(const std::string text, readInput(file));
   Facts env = Facts::parse(text, nullptr, false);
-  return env.is_object() ? Result<Facts>(std::move(env)) : fail(fmt::format("{}: expected a JSON object", file));
+  return env.is_object() ? Result<Facts>(std::move(env))
+                         : fail(fmt::format("{}: expected a JSON object", file));
 }
 
 Result<Facts> runFacts(const std::string& path) {
