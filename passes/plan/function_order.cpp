@@ -35,13 +35,7 @@ int FunctionPlan::intervalEnd(int op) const {
 int FunctionPlan::lastOther(const Unit& unit, int op) const {
   int last = -1;
   for (const Value* member : unit.members)
-    eachForm(member, [&](const Value* form) {
-      if (position_.at(form) != op) last = std::max(last, position_.at(form));
-      auto uses = readings_.find(form);
-      if (uses == readings_.end()) return;
-      for (const Reading& use : uses->second)
-        if (use.op != op) last = std::max(last, use.op);
-    });
+    eachAccess(member, [&](int at) { last = std::max(last, at == op ? -1 : at); });
   return last;
 }
 
@@ -61,27 +55,23 @@ void FunctionPlan::setIntervals() {
 /// Adds what an op waits for: the ops that compute its operands, and the readers of bytes that it overwrites.
 void FunctionPlan::addDependences(Task& task, int opIndex, const std::vector<int>& taskAt) const {
   const Op& op = *ops_[opIndex];
-  forEachUse(op, [&](Value* value) {
-    if (unitOf_.contains(value)) addOnce(task.reads, blockOf(*value));
-    if (value->def && isTurn(*value->def)) addOnce(task.after, taskAt[position_.at(value)]);
-    if (op.code != Opcode::all_reduce) return;
-    for (const Reading& use : readings_.at(value))  // all_reduce overwrites what these read
+  auto afterReaders = [&](const Value& value) {
+    for (const Reading& use : factsOf(value).readings)
       if (use.op < opIndex && taskAt[use.op] >= 0) addOnce(task.after, taskAt[use.op]);
+  };
+  forEachUse(op, [&](Value* value) {
+    if (unitOf(*value)) addOnce(task.reads, blockOf(*value));
+    if (value->def && isTurn(*value->def)) addOnce(task.after, taskAt[factsOf(*value).defined]);
+    if (op.code == Opcode::all_reduce) afterReaders(*value);
   });
   if (auto held = held_.find(opIndex); held != held_.end())
     for (const Value* value : held->second)
-      if (unitOf_.contains(value)) addOnce(task.reads, blockOf(*value));
+      if (unitOf(*value)) addOnce(task.reads, blockOf(*value));
   for (const auto& result : op.results) {
     addOnce(task.writes, blockOf(*result));
-    auto update = updates_.find(result.get());
-    auto reads = update == updates_.end() ? reads_.end() : reads_.find(update->second->operands[0].text);
-    if (reads == reads_.end()) continue;
-    for (const Value* read : reads->second) {
-      auto uses = readings_.find(read);
-      if (uses == readings_.end()) continue;
-      for (const Reading& use : uses->second)
-        if (use.op < opIndex && taskAt[use.op] >= 0) addOnce(task.after, taskAt[use.op]);
-    }
+    const Op* update = factsOf(*result).update;
+    if (auto reads = update ? reads_.find(update->operands[0].text) : reads_.end(); reads != reads_.end())
+      for (const Value* read : reads->second) afterReaders(*read);
   }
 }
 
@@ -89,19 +79,16 @@ void FunctionPlan::addDependences(Task& task, int opIndex, const std::vector<int
 void FunctionPlan::addTakeOvers(Task& task, int opIndex) const {
   const Op& op = *ops_[opIndex];
   std::vector<ResultSlot> slots = resultSlots(op);
-  for (int index = 0; index < static_cast<int>(slots.size()); ++index) {
-    const Unit& unit = units_[static_cast<size_t>(unitOf_.at(op.result(slots[index].first)))];
-    if (unit.room != Unit::Room::arena || !unit.fills.empty() || !defines(unit, op, slots[index])) continue;
-    for (int binding = 0; binding < op.numOperands(); ++binding)
-      if (mayShare(opIndex, binding, slots[index], index, unit)) {
-        const Unit& read = units_[static_cast<size_t>(unitOf_.at(bindingSources(op, binding)[0]))];
-        const size_t blocks = unit.inParts() ? unit.members.size() : 1;
-        // Members at other offsets would take over parts of several members.
-        if (unit.inParts() && read.offsets != unit.offsets) break;
-        for (int block = 0; block < static_cast<int>(blocks); ++block)
-          task.takeOver.emplace_back(unit.firstBlock + block, read.firstBlock + block);
-        break;
-      }
+  for (int index = 0; index < std::ssize(slots); ++index) {
+    const Unit& unit = *unitOf(*op.result(slots[index].first));
+    int binding = mayTakeOver(unit, op, slots[index]) ? 0 : op.numOperands();
+    while (binding < op.numOperands() && !mayShare(opIndex, binding, index, unit)) ++binding;
+    if (binding == op.numOperands()) continue;
+    const Unit& read = *unitOf(*bindingSources(op, binding)[0]);
+    // Members at other offsets would take over parts of several members.
+    if (unit.inParts() && read.offsets != unit.offsets) continue;
+    for (int block = 0; block < unit.blocks(); ++block)
+      task.takeOver.emplace_back(unit.firstBlock + block, read.firstBlock + block);
   }
 }
 
@@ -122,12 +109,12 @@ std::vector<Task> FunctionPlan::makeTasks() const {
 
 /// The size of each block; 0 outside of the arena.
 std::vector<int64_t> FunctionPlan::blockBytes() const {
-  std::vector<int64_t> bytes(static_cast<size_t>(blocks_), 0);
+  std::vector<int64_t> bytes(blocks_, 0);
   for (const Unit& unit : units_) {
     if (unit.room != Unit::Room::arena) continue;
-    for (size_t member = 0; unit.inParts() && member < unit.members.size(); ++member)
-      bytes[static_cast<size_t>(unit.firstBlock) + member] = unit.bytesOf(member);
-    if (!unit.inParts()) bytes[static_cast<size_t>(unit.firstBlock)] = roundUp(unit.bytes, target_.alignment);
+    for (int block = 0; block < unit.blocks(); ++block)
+      bytes[unit.firstBlock + block] =
+          unit.inParts() ? unit.bytesOf(block) : roundUp(unit.bytes, target_.alignment);
   }
   return bytes;
 }

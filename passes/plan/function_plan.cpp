@@ -59,16 +59,16 @@ void FunctionPlan::addUnit(std::vector<Value*> members, bool group) {
     unit.offsets = {0};
   }
   for (size_t member = 0; member < unit.members.size(); ++member)
-    eachForm(unit.members[member], [&](const Value* form) {
-      unitOf_[form] = static_cast<int>(units_.size());
-      memberOf_[form] = static_cast<int>(member);
-    });
+    for (const Value* form = unit.members[member]; form; form = factsOf(*form).source) {
+      facts_[form].unit = static_cast<int>(units_.size());
+      facts_[form].member = static_cast<int>(member);
+    }
   units_.push_back(std::move(unit));
 }
 
 /// The value that holds the bytes of this one after all collectives.
 Value* FunctionPlan::heir(Value* value) const {
-  for (auto next = heirs_.find(value); next != heirs_.end(); next = heirs_.find(value)) value = next->second;
+  while (Value* next = factsOf(*value).heir) value = next;
   return value;
 }
 
@@ -77,11 +77,11 @@ Value* FunctionPlan::heir(Value* value) const {
 std::vector<Value*> FunctionPlan::ownValues() const {
   std::vector<Value*> values;
   for (const auto& arg : func_.body.args)
-    if (!heirs_.contains(arg.get())) values.push_back(arg.get());
+    if (!factsOf(*arg).heir) values.push_back(arg.get());
   for (const Op* op : func_.body.ops) {
     if (op->code == Opcode::adjoin) continue;
     for (const auto& result : op->results)
-      if (!isSymbolRead(*result) && !heirs_.contains(result.get())) values.push_back(result.get());
+      if (!isSymbolRead(*result) && !factsOf(*result).heir) values.push_back(result.get());
   }
   return values;
 }
@@ -146,30 +146,22 @@ Result<void> FunctionPlan::findUnits() {
   }
   for (Op* op : func_.body.ops) {
     if (op->code != Opcode::adjoin) continue;
-    const int unit = unitOf_.at(op->in(0));
-    unitOf_[op->result()] = unit;
-    units_[static_cast<size_t>(unit)].whole = op->result();
+    const int unit = factsOf(*op->in(0)).unit;
+    facts_[op->result()].unit = unit;
+    units_[unit].whole = op->result();
   }
   return {};
 }
 
 FunctionPlan::Life FunctionPlan::lifeOf(const Value& member) const {
-  Life life{position_.at(&member), 0};
-  eachForm(&member, [&](const Value* form) {
-    const int defined = position_.at(form);
-    life.first = std::min(life.first, defined);
-    life.last = std::max(life.last, defined);
-    auto uses = readings_.find(form);
-    if (uses == readings_.end()) return;
-    for (const Reading& use : uses->second) life.last = std::max(life.last, use.op);
-  });
+  Life life{factsOf(member).defined, 0};
+  eachAccess(&member, [&](int op) { life = {std::min(life.first, op), std::max(life.last, op)}; });
   return life;
 }
 
 void FunctionPlan::setLifetimes() {
   for (Unit& unit : units_) {
-    unit.first = position_.at(unit.members[0]);
-    unit.last = unit.first;
+    unit.first = unit.last = factsOf(*unit.members[0]).defined;
     for (const Value* member : unit.members) {
       const Life life = lifeOf(*member);
       unit.first = std::min(unit.first, life.first);
@@ -182,32 +174,30 @@ void FunctionPlan::setBlocks() {
   blocks_ = 0;
   for (Unit& unit : units_) {
     unit.firstBlock = blocks_;
-    blocks_ += unit.inParts() ? static_cast<int>(unit.members.size()) : 1;
+    blocks_ += unit.blocks();
   }
 }
 
 /// The block that holds a value of a unit.
 int FunctionPlan::blockOf(const Value& value) const {
-  const Unit& unit = units_[static_cast<size_t>(unitOf_.at(&value))];
-  return unit.firstBlock + (unit.inParts() ? memberOf_.at(&value) : 0);
+  const Unit& unit = *unitOf(value);
+  return unit.firstBlock + (unit.inParts() ? factsOf(value).member : 0);
 }
 
 /// Whether `successor`, in a slot that starts at `start` in @persistent, may overwrite the old value of its symbol: all ops
 /// that read the old value come earlier, or are the producing region and read the same bytes only at the element they
 /// write. `shared` collects bindings for which this was shown; it then holds for all members of the slot.
-bool FunctionPlan::homeIsFree(const std::string& symbol, const Value& successor, const SlotOf& slot,
-                              int64_t start, std::vector<Reading>& shared) const {
-  auto reads = reads_.find(symbol);
+bool FunctionPlan::homeIsFree(const Value& successor, const SlotOf& slot, int64_t start,
+                              std::vector<Reading>& shared) const {
+  auto reads = reads_.find(factsOf(successor).update->operands[0].text);
   if (reads == reads_.end()) return true;
-  int defined = position_.at(&successor);
-  const int64_t home = homeOf(*updates_.at(&successor)).offset;
+  const int defined = factsOf(successor).defined;
+  const int64_t home = homeOf(*factsOf(successor).update).offset;
   for (const Value* read : reads->second) {
-    auto uses = readings_.find(read);
-    if (uses == readings_.end()) continue;
     // Reads of other rows of the symbol do not matter.
     const int64_t from = homeOf(*read->def).offset;
     if (from + read->type.bytes() <= home || home + successor.type.bytes() <= from) continue;
-    for (const Reading& use : uses->second) {
+    for (const Reading& use : factsOf(*read).readings) {
       if (use.op < defined) continue;
       if (use.op > defined || use.binding < 0) return false;
       bool known = std::any_of(shared.begin(), shared.end(), [&](const Reading& other) {
@@ -230,9 +220,9 @@ bool FunctionPlan::homeIsFree(const std::string& symbol, const Value& successor,
 bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
   for (size_t index = 0; index < unit.members.size(); ++index) {
     const Value& member = *unit.members[index];
-    auto update = updates_.find(&member);
-    if (update == updates_.end() || !member.def || sources_.contains(&member)) return false;
-    int64_t at = homeOf(*update->second).offset;
+    const Facts& facts = factsOf(member);
+    if (!facts.update || !member.def || facts.source) return false;
+    int64_t at = homeOf(*facts.update).offset;
     if (index == 0) *home = at;
     if (at != *home + unit.offsets[index]) return false;
   }
@@ -250,8 +240,7 @@ bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
                                  slot.values.begin());
     }
     ++next;
-    if (!homeIsFree(updates_.at(member)->operands[0].text, *member, slot, *home + unit.offsets[at], shared))
-      return false;
+    if (!homeIsFree(*member, slot, *home + unit.offsets[at], shared)) return false;
   }
   return true;
 }
@@ -259,26 +248,23 @@ bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
 /// Chooses a buffer for each unit: @io for arguments and values that the host reads, a home for values that may be written
 /// directly to it, otherwise the arena.
 void FunctionPlan::setRooms() {
-  std::vector<Unit*> io;
-  for (const auto& arg : func_.body.args) io.push_back(&units_[unitOf_.at(arg.get())]);
-  for (Op* op : func_.body.ops) {
-    if (!hostReads(*op)) continue;
-    forEachUse(static_cast<const Op&>(*op), [&](Value* value) {
-      if (auto unit = unitOf_.find(value); unit != unitOf_.end()) io.push_back(&units_[unit->second]);
-    });
-  }
-  for (Unit* unit : io) unit->room = Unit::Room::io;
+  auto toHost = [&](const Value* value) {
+    if (const int unit = factsOf(*value).unit; unit >= 0) units_[unit].room = Unit::Room::io;
+  };
+  for (const auto& arg : func_.body.args) toHost(arg.get());
+  for (const Op* op : func_.body.ops)
+    if (hostReads(*op)) forEachUse(*op, toHost);
   const auto placeHome = [&](Unit& unit) {
     if (unit.room == Unit::Room::arena && fitsHome(unit, &unit.home)) unit.room = Unit::Room::home;
   };
   for (Unit& unit : units_)
-    if (!steps_.contains(unit.members[0])) placeHome(unit);
+    if (!factsOf(*unit.members[0]).stepTo) placeHome(unit);
   // A step may take a home only if the value computed from it has it, so later steps come first.
   for (auto op = ops_.rbegin(); op != ops_.rend(); ++op)
     for (const auto& result : (*op)->results)
-      if (const auto step = steps_.find(result.get()); step != steps_.end())
-        if (units_[unitOf_.at(step->second)].room == Unit::Room::home)
-          placeHome(units_[unitOf_.at(result.get())]);
+      if (const Facts& facts = factsOf(*result);
+          facts.stepTo && unitOf(*facts.stepTo)->room == Unit::Room::home)
+        placeHome(units_[facts.unit]);
 }
 
 /// Whether a result slot of an op defines exactly the members of a unit.
@@ -313,49 +299,43 @@ void FunctionPlan::setFills() {
 
 /// Whether the slot's unit may take the bytes of a binding: the sizes are equal, and the region reads these bytes, through
 /// this or another binding, only at the element that it writes. Live ranges are not checked.
-bool FunctionPlan::mayShare(int opIndex, int binding, const ResultSlot& slot, int slotIndex,
-                            const Unit& unit) const {
+bool FunctionPlan::mayShare(int opIndex, int binding, int slotIndex, const Unit& unit) const {
   const Op& op = *ops_[opIndex];
   std::vector<Value*> sources = bindingSources(op, binding);
   bool group = op.operands[binding].items[0].kind == Operand::Kind::group;
-  auto found = unitOf_.find(sources[0]);
-  if (found == unitOf_.end()) return false;
-  const Unit& source = units_[found->second];
-  if (source.room != Unit::Room::arena || source.members != sources) return false;
-  if (group != source.group || group != slot.group || source.bytes != unit.bytes) return false;
-  for (Value* member : sources)
-    for (const Reading& use : readings_.at(member))
+  const Unit* source = unitOf(*sources[0]);
+  if (!source || source->room != Unit::Room::arena || source->members != sources) return false;
+  if (group != source->group || group != unit.group || source->bytes != unit.bytes) return false;
+  for (const Value* member : sources)
+    for (const Reading& use : factsOf(*member).readings)
       if (use.op == opIndex && (use.binding < 0 || bindingSources(op, use.binding) != sources ||
                                 !readsOnlyWrittenElement(op, use.binding, slotIndex, module_)))
         return false;
   return true;
 }
 
-/// A binding of the op whose bytes die there and may be taken by the slot's unit, or -1.
-int FunctionPlan::inPlaceBinding(int opIndex, const ResultSlot& slot, int slotIndex, const Unit& unit) const {
-  const Op& op = *ops_[opIndex];
-  for (int binding = 0; binding < op.numOperands(); ++binding) {
-    auto found = unitOf_.find(bindingSources(op, binding)[0]);
-    if (found == unitOf_.end()) continue;
-    const Unit& source = units_[found->second];
-    // Other readers of the bytes must be in an earlier interval, separated by a barrier.
-    bool dies =
-        source.last == opIndex && !source.taken && lastOther(source, opIndex) < intervalStart(opIndex);
-    if (dies && mayShare(opIndex, binding, slot, slotIndex, unit)) return binding;
-  }
-  return -1;
+/// Whether a unit that a result slot defines may take bytes of another.
+bool FunctionPlan::mayTakeOver(const Unit& unit, const Op& op, const ResultSlot& slot) const {
+  return unit.room == Unit::Room::arena && unit.fills.empty() && defines(unit, op, slot);
 }
 
+/// Gives the slot's unit the bytes of the first binding of the op that dies there and may be taken.
 void FunctionPlan::tryInPlace(int opIndex, const ResultSlot& slot, int slotIndex) {
   const Op& op = *ops_[opIndex];
-  int index = unitOf_.at(op.result(slot.first));
-  Unit& unit = units_[index];
-  if (unit.room != Unit::Room::arena || !unit.fills.empty() || !defines(unit, op, slot)) return;
-  int binding = inPlaceBinding(opIndex, slot, slotIndex, unit);
-  if (binding < 0) return;
-  unit.inplace = bindingSources(op, binding)[0];
-  unit.takesOver = unitOf_.at(unit.inplace);
-  units_[unit.takesOver].taken = true;
+  Unit& unit = units_[factsOf(*op.result(slot.first)).unit];
+  if (!mayTakeOver(unit, op, slot)) return;
+  for (int binding = 0; binding < op.numOperands(); ++binding) {
+    Value* first = bindingSources(op, binding)[0];
+    const Unit* source = unitOf(*first);
+    // Other readers of the bytes must be in an earlier interval, separated by a barrier.
+    if (!source || source->last != opIndex || source->taken ||
+        lastOther(*source, opIndex) >= intervalStart(opIndex) || !mayShare(opIndex, binding, slotIndex, unit))
+      continue;
+    unit.inplace = first;
+    unit.takesOver = factsOf(*first).unit;
+    units_[unit.takesOver].taken = true;
+    return;
+  }
 }
 
 /// Lets each result slot of a region take the bytes of an operand that dies there, if possible.
@@ -404,10 +384,10 @@ Result<void> FunctionPlan::checkRanges() const {
                   fmt::format("the values of @{} take {} bytes together, or more", func_.name, kMaxBytes));
   std::vector<Unit> bound(units_.size());  // for each unit, the largest range of it that one binding spans
   const auto bind = [&](std::vector<Value*> values, bool group) {
-    const auto at = unitOf_.find(values[0]);
+    const int at = factsOf(*values[0]).unit;
     const int64_t bytes = bytesOf(values, group);
-    if (at == unitOf_.end() || bound[static_cast<size_t>(at->second)].bytes >= bytes) return;
-    Unit& largest = bound[static_cast<size_t>(at->second)];
+    if (at < 0 || bound[at].bytes >= bytes) return;
+    Unit& largest = bound[at];
     largest.members = std::move(values);
     largest.bytes = bytes;
     largest.group = group;
@@ -434,15 +414,8 @@ Result<void> FunctionPlan::checkRanges() const {
 /// Computes everything except the offsets in the arena.
 Result<void> FunctionPlan::findPlaces() {
   units_.clear();
-  unitOf_.clear();
-  memberOf_.clear();
-  position_.clear();
-  readings_.clear();
-  updates_.clear();
-  steps_.clear();
+  facts_.clear();
   reads_.clear();
-  heirs_.clear();
-  sources_.clear();
   held_.clear();
   findReadings();
   TG_CHECK(findUnits());
@@ -517,16 +490,15 @@ int64_t FunctionPlan::apply(int64_t ioOffset) {
       unit.members[member]->place->offset += unit.offsets[member];
     }
   }
-  for (const auto& [source, unused] : heirs_) {
-    Place place = *heir(const_cast<Value*>(source))->place;
-    place.inplace = nullptr;
-    const_cast<Value*>(source)->place = place;
-  }
   for (Op* op : func_.body.ops)
+    for (int i = 0; op->code == Opcode::all_reduce && i < op->numOperands(); ++i) {
+      op->in(i)->place = heir(op->in(i))->place;
+      op->in(i)->place->inplace = nullptr;
+    }
+  for (Op* op : func_.body.ops) {
     if (op->code == Opcode::adjoin) op->result()->place = op->in(0)->place;
-  for (Op* op : func_.body.ops)
-    for (const auto& result : op->results)
-      if (isSymbolRead(*result)) result->place = homeOf(*op);
+    if (readsSymbol(*op)) op->result()->place = homeOf(*op);
+  }
   markHomesInPlace();
   insertFills();
   return ioOffset;

@@ -53,6 +53,7 @@ struct Unit {
 
   /// Whether each member has bytes of its own, which other units may use while the member is not alive.
   bool inParts() const { return group && room == Room::arena; }
+  int blocks() const { return inParts() ? static_cast<int>(members.size()) : 1; }
   /// The bytes from a member's start to the next member's, or to the unit's end.
   int64_t bytesOf(size_t member) const {
     return (member + 1 < offsets.size() ? offsets[member + 1] : bytes) - offsets[member];
@@ -102,10 +103,26 @@ class FunctionPlan {
     int op;       ///< index into ops_
     int binding;  ///< index of the binding of a tg.fused, otherwise -1
   };
+  /// What is known of an argument or result.
+  struct Facts {
+    int unit = -1;    ///< the unit that holds it; -1 for reads of symbols
+    int member = 0;   ///< its index among the unit's members
+    int defined = 0;  ///< the index of the op that defines it; 0 for arguments
+    std::vector<Reading> readings;
+    /// A result of tg.all_reduce is in the bytes of its operand: the operand's result, and the result's operand.
+    Value *heir = nullptr, *source = nullptr;
+    const Op* update = nullptr;     ///< the first update that commits it, or a value to which it is a step
+    const Value* stepTo = nullptr;  ///< of a step of an update: the value computed from it (findSteps)
+  };
   /// The op that writes a value first, and the one that reads it last.
   struct Life {
     int first = 0, last = 0;
   };
+  const Facts& factsOf(const Value& value) const { return facts_.at(&value); }
+  const Unit* unitOf(const Value& value) const {
+    const int unit = factsOf(value).unit;
+    return unit < 0 ? nullptr : &units_[unit];
+  }
   Result<void> findPlaces();
   std::vector<Value*> ownValues() const;
   Result<std::vector<Sequence>> findSequences(const std::unordered_map<const Value*, int>& keyOf) const;
@@ -117,12 +134,12 @@ class FunctionPlan {
   void chooseHeld();
   void holdSources();
   Value* heir(Value* value) const;
-  /// Calls `use` with a member of a unit and with the values whose bytes collectives reduce into it (sources_).
+  /// Calls `use` with each op that defines or reads a member of a unit, or a value that collectives reduce into it.
   template <class Function>
-  void eachForm(const Value* member, Function use) const {
-    for (auto from = sources_.end(); member; member = from == sources_.end() ? nullptr : from->second) {
-      use(member);
-      from = sources_.find(member);
+  void eachAccess(const Value* member, Function use) const {
+    for (; member; member = factsOf(*member).source) {
+      use(factsOf(*member).defined);
+      for (const Reading& reading : factsOf(*member).readings) use(reading.op);
     }
   }
   void addUnit(std::vector<Value*> members, bool group);
@@ -146,12 +163,12 @@ class FunctionPlan {
   Place homeOf(const Op& symbolOp) const {
     return rowsHome(symbolOp, *module_.storage(symbolOp.operands[0].text));
   }
-  bool homeIsFree(const std::string& symbol, const Value& successor, const SlotOf& slot, int64_t start,
+  bool homeIsFree(const Value& successor, const SlotOf& slot, int64_t start,
                   std::vector<Reading>& shared) const;
   void chooseInPlace();
   void tryInPlace(int op, const ResultSlot& slot, int slotIndex);
-  bool mayShare(int op, int binding, const ResultSlot& slot, int slotIndex, const Unit& unit) const;
-  int inPlaceBinding(int op, const ResultSlot& slot, int slotIndex, const Unit& unit) const;
+  bool mayShare(int op, int binding, int slotIndex, const Unit& unit) const;
+  bool mayTakeOver(const Unit& unit, const Op& op, const ResultSlot& slot) const;
   void dropNeedlessInPlace();
   std::vector<Piece> piecesOf(const Unit& unit, bool intervals) const;
   /// One allocation for each chain of units in place of each other. With `intervals` it is alive for whole intervals,
@@ -170,20 +187,11 @@ class FunctionPlan {
   std::vector<Op*> ops_;  ///< of the function, in order
   const Target& target_;
   std::vector<Unit> units_;
-  std::unordered_map<const Value*, int> unitOf_,
-      memberOf_;                                    ///< a value's unit, and its index among the members
-  std::unordered_map<const Value*, int> position_;  ///< op index of the definition; 0 for arguments
-  std::unordered_map<const Value*, std::vector<Reading>> readings_;
-  /// For tg.all_reduce, whose results are in the bytes of its operands: operand -> result, and result -> operand.
-  std::unordered_map<const Value*, Value*> heirs_, sources_;
+  std::unordered_map<const Value*, Facts> facts_;  ///< of all arguments and results
   std::unordered_set<const Op*>
       holds_;  ///< tg.reduce_scatter whose operands stay alive until a result is read
   std::unordered_map<int, std::vector<const Value*>>
       held_;  ///< these operands, by the first op that reads the result
-  std::unordered_map<const Value*, const Op*>
-      updates_;  ///< a value, or a step to it -> the first update that commits it
-  std::unordered_map<const Value*, const Value*>
-      steps_;  ///< a step of an update -> the value computed from it (findSteps)
   std::unordered_map<std::string, std::vector<const Value*>>
       reads_;  ///< symbol -> results of its param/state ops
   /// The first op of each interval between barriers. Empty: every op is an interval of its own.

@@ -11,24 +11,25 @@ namespace tg::plan {
 /// Records where values are defined, read and committed, and which bytes collectives reduce in place.
 void FunctionPlan::findReadings() {
   ops_ = func_.body.ops.all();
-  for (const auto& arg : func_.body.args) position_[arg.get()] = 0;
+  for (const auto& arg : func_.body.args) facts_[arg.get()].defined = 0;
   for (int index = 0; index < static_cast<int>(ops_.size()); ++index) {
     Op& op = *ops_[index];
     for (const auto& result : op.results) {
-      position_[result.get()] = index;
+      facts_[result.get()].defined = index;
       if (isSymbolRead(*result)) reads_[op.operands[0].text].push_back(result.get());
     }
     for (int i = 0; op.code == Opcode::all_reduce && i < op.numOperands(); ++i) {
-      heirs_[op.in(i)] = op.result(i);
-      sources_[op.result(i)] = op.in(i);
+      facts_[op.in(i)].heir = op.result(i);
+      facts_[op.result(i)].source = op.in(i);
     }
-    if (op.code == Opcode::update) updates_.try_emplace(as::update(op).value(), &op);
+    if (op.code == Opcode::update)
+      if (const Op*& update = facts_[as::update(op).value()].update; !update) update = &op;
     if (op.code != Opcode::fused) {
-      forEachUse(static_cast<const Op&>(op), [&](Value* value) { readings_[value].push_back({index, -1}); });
+      forEachUse(std::as_const(op), [&](Value* value) { facts_[value].readings.push_back({index, -1}); });
       continue;
     }
     for (int binding = 0; binding < op.numOperands(); ++binding)
-      for (Value* value : bindingSources(op, binding)) readings_[value].push_back({index, binding});
+      for (Value* value : bindingSources(op, binding)) facts_[value].readings.push_back({index, binding});
   }
   holdSources();
   findSteps();
@@ -43,8 +44,8 @@ const Value* FunctionPlan::stepTo(const Op& op, const ResultSlot& slot, int slot
     const Value* source = bindingSources(op, binding)[0];
     const Op* def = source->def;
     if (def && def->code == Opcode::fused && def->groups.empty() &&
-        source->type.bytes() == op.result(slot.first)->type.bytes() && readings_.at(source).size() == 1 &&
-        readsOnlyWrittenElement(op, binding, slotIndex, module_))
+        source->type.bytes() == op.result(slot.first)->type.bytes() &&
+        factsOf(*source).readings.size() == 1 && readsOnlyWrittenElement(op, binding, slotIndex, module_))
       return source;
   }
   return nullptr;
@@ -58,21 +59,21 @@ void FunctionPlan::findSteps() {
     const std::vector<ResultSlot> slots = resultSlots(**op);
     for (size_t index = 0; index < slots.size(); ++index) {
       const Value* result = (*op)->result(slots[index].first);
-      const auto update = updates_.find(result);
-      if (update == updates_.end()) continue;
-      const Op* commits = update->second;
-      const Value* step = stepTo(**op, slots[index], static_cast<int>(index));
-      if (step && updates_.try_emplace(step, commits).second) steps_.emplace(step, result);
+      const Op* commits = factsOf(*result).update;
+      const Value* step = commits ? stepTo(**op, slots[index], static_cast<int>(index)) : nullptr;
+      if (!step || factsOf(*step).update) continue;
+      facts_[step].update = commits;
+      facts_[step].stepTo = result;
     }
   }
 }
 
 /// The first read of a value; null if nothing reads it.
 const FunctionPlan::Reading* FunctionPlan::firstReading(const Value& value) const {
-  auto uses = readings_.find(&value);
-  if (uses == readings_.end()) return nullptr;
-  return &*std::min_element(uses->second.begin(), uses->second.end(),
-                            [](const Reading& a, const Reading& b) { return a.op < b.op; });
+  const std::vector<Reading>& all = factsOf(value).readings;
+  const auto first = std::min_element(all.begin(), all.end(),
+                                      [](const Reading& a, const Reading& b) { return a.op < b.op; });
+  return first == all.end() ? nullptr : &*first;
 }
 
 /// Chooses the tg.reduce_scatter whose operands stay alive until one of their results is read. Lowering waits for a
@@ -107,7 +108,7 @@ void FunctionPlan::holdSources() {
       if (!first) continue;
       const int reader = first->op;
       held_[reader].push_back(op->in(i));
-      readings_[op->in(i)].push_back({reader, -1});
+      facts_[op->in(i)].readings.push_back({reader, -1});
     }
 }
 

@@ -120,7 +120,7 @@ bool FunctionPlan::mayRunAgain(const Op& op) const {
   if (op.code != Opcode::fused) return false;
   const std::vector<ResultSlot> slots = resultSlots(op);
   return std::all_of(slots.begin(), slots.end(), [&](const ResultSlot& slot) {
-    const Unit& unit = units_[static_cast<size_t>(unitOf_.at(op.result(slot.first)))];
+    const Unit& unit = *unitOf(*op.result(slot.first));
     return unit.room == Unit::Room::arena && (unit.inParts() || !unit.group) && defines(unit, op, slot);
   });
 }
@@ -178,7 +178,7 @@ Result<std::vector<Kernel>> FunctionPlan::kernelsOfText(std::vector<int64_t>* by
   for (const Op* op : ops_) {
     if (!isTurn(*op)) {
       forEachUse(*op, [&](Value* value) {
-        if (unitOf_.contains(value)) end.task.reads.push_back(blockOf(*value));
+        if (unitOf(*value)) end.task.reads.push_back(blockOf(*value));
       });
       continue;
     }
