@@ -32,6 +32,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <deque>
 #include <optional>
 #include <unordered_set>
 #include <utility>
@@ -54,43 +55,64 @@ namespace {
 
 using table::Fusion;
 
-/// The value of Kernel::waitsIn for a kernel that is put off until a host comes.
-constexpr int kLate = -2;
+struct Merged;
 
 /// A kernel of the function, or a collective.
 struct Kernel {
   Op* op = nullptr;
+  int number = 0;                   ///< in the order of the text
   std::vector<const Value*> reads;  ///< distinct
-  std::vector<const Value*> bound;  ///< those of `reads` that have a binding each
+  std::vector<const Value*> bound;  ///< those that have a binding each
   size_t bindings = 0;              ///< the number of other bindings: groups, and results
   std::optional<RowSpace> rows;     ///< of a row schedule
   int64_t groups = 0;               ///< a lower bound of its workgroups
   bool isPart = false;              ///< whether it may stand beside others
   bool waits = false;               ///< whether it waits for others to be merged with
   bool isAwaited = false;           ///< whether a kernel that may wait reads its result
-  int waitsIn = -1;                 ///< the index in merged_ while it waits, or kLate; -1 otherwise
+  Merged* waitsIn = nullptr;        ///< the kernels that it waits with
+  Kernel* host = nullptr;
+  bool isLate = false;  ///< whether it is put off until a host comes
 };
 
-/// Kernels that wait and will become one.
+/// Kernels that are or will be one.
 struct Merged {
-  std::vector<std::vector<int>> parts;  ///< each has one schedule and one or more kernels
-  std::vector<const Value*> reads, bound;
-  size_t bindings = 0;     ///< the number of other bindings: groups, and results
-  int level = 0;           ///< above the levels of all waiting kernels that these read from
-  int deadline = INT_MAX;  ///< the index of the kernel before which they run at the latest
-  int64_t workgroup = 0;   ///< the size that a part requires; 0 for any
-  int64_t groups = 0;
-  bool sideBySide = true;  ///< whether all parts may stand beside others
+  std::vector<std::vector<Kernel*>> parts;  ///< each has one schedule and one or more kernels
+  std::vector<Kernel*> kernels;             ///< of all parts, in the order in which they joined
+  int level = 0;                            ///< above the levels of all waiting kernels that these read from
+  int deadline = INT_MAX;                   ///< the number of the kernel before which they run at the latest
+  int64_t workgroup = 0;                    ///< the size that a part requires; 0 for any
+
+  /// Adds a kernel as a part of its own, or to the only part.
+  void add(Kernel& kernel, bool beside) {
+    if (beside) parts.emplace_back();
+    parts.back().push_back(&kernel);
+    kernels.push_back(&kernel);
+  }
 };
 
-/// One step of the new order: a kernel by itself, or merged ones.
-struct Turn {
-  bool isMerged = false;
-  int index = 0;  ///< of kernels_ or of merged_
+/// Values that lie one behind the other, because kernels write or read them as groups; or a value by itself.
+struct Run {
+  enum class State { absent, pending, alive };  ///< pending: a waiting kernel will write the first of them
+  int64_t bytes = 0;
+  int left = 0;  ///< values with readers left, or not computed yet
+  bool isGroup = false;
+  State state = State::absent;
 };
 
-void addOnce(std::vector<const Value*>& list, const Value* value) {
-  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+/// What is known of a value.
+struct Facts {
+  Kernel* maker = nullptr;   ///< the kernel that computes it
+  int readers = 0;           ///< kernels and effects that read it
+  int readersLeft = 0;       ///< of these, those that have not run
+  bool isElsewhere = false;  ///< whether it takes no bytes of the arena
+  Run* run = nullptr;        ///< of a kernel's result
+};
+
+/// The kernels' ops.
+std::vector<Op*> opsOf(const std::vector<Kernel*>& kernels) {
+  std::vector<Op*> ops;
+  for (const Kernel* kernel : kernels) ops.push_back(kernel->op);
+  return ops;
 }
 
 class Merger {
@@ -103,112 +125,97 @@ class Merger {
 
  private:
   void collect();
+  void findBindings(Kernel& kernel);
   void describe(Kernel& kernel) const;
-  /// Bytes of a value in the arena.
-  int64_t bytesOf(const Value& value) const { return elsewhere_.contains(&value) ? 0 : value.type.bytes(); }
+  void reset();
   int64_t newBytes(const Kernel& kernel) const;
   int64_t takenOver(const Kernel& kernel) const;
-  int waitsIn(const Value* value) const;
-  void findRuns();
+  bool exceeds(int64_t bytes) const { return live_ + pending_ + bytes > limit_; }
+  const Facts& factsOf(const Value* value) const { return values_.at(value); }
+  /// Waiting kernels, one of which will compute a value; null if it does not wait.
+  Merged* waitsIn(const Value* value) const {
+    const Kernel* maker = factsOf(value).maker;
+    return maker ? maker->waitsIn : nullptr;
+  }
   void measureLife();
-  void compute(const std::vector<int>& kernels);
+  void compute(const std::vector<Kernel*>& kernels);
   void release(const Value* value);
-  void take(int at);
-  void takeHost(int at);
-  void place(int at);
-  void wait(int at);
-  void runWaiting(int index);
+  void take(Kernel& kernel);
+  void takeHost(Kernel& host);
+  void place(Kernel& kernel);
+  void wait(Kernel& kernel);
+  void runWaiting(Merged& merged);
+  void runSources(const std::vector<Kernel*>& kernels);
   bool fits(const Merged& merged, const Kernel& kernel) const;
-  std::vector<Op*> opsOf(const std::vector<int>& kernels) const;
-  bool joinsRows(Merged& merged, int at);
-  bool joinsBeside(Merged& merged, int at);
-  bool joinsHost(Merged& merged, int at);
-  void join(int index, int at);
+  bool joinsRows(Merged& merged, Kernel& kernel);
+  bool joinsBeside(Merged& merged, Kernel& kernel);
+  bool joinsHost(Merged& merged, Kernel& kernel);
+  void join(Merged& merged, Kernel& kernel);
   std::unique_ptr<Op> build(const Merged& merged);
   void keepLivesShort();
   void rebuild();
 
-  /// Values that lie one behind the other, because kernels write or read them as groups.
-  struct Run {
-    int64_t bytes = 0;
-    int left = 0;  ///< values with readers left, or not computed yet
-    bool stands = false;
-    bool isPending = false;  ///< not computed yet, and a waiting kernel will write the first of them
-  };
   const Module& module_;
   Item& func_;
   const Target& target_;
   const int64_t room_;
   const PassContext* report_;
-  std::vector<Kernel> kernels_;
-  std::unordered_map<const Value*, int> maker_;        ///< the kernel that computes a value
-  std::unordered_map<const Value*, int> readers_;      ///< how many kernels and effects read a value
-  std::unordered_map<const Value*, int> readersLeft_;  ///< of these, those that have not run
-  std::unordered_set<const Value*> elsewhere_;         ///< results that take no bytes of the arena
-  std::unordered_map<const Value*, int> runOf_;        ///< members of groups: an index into runs_
-  std::vector<Run> runs_;
+  std::deque<Kernel> kernels_;
+  std::unordered_map<const Value*, Facts> values_;
+  std::deque<Run> runs_;
   int64_t live_ = 0, most_ = 0;  ///< live bytes now, and the most so far
   int64_t limit_ = 0;            ///< the most that is allowed
   int64_t pending_ = 0;          ///< bytes of the results of waiting kernels
-  std::vector<Merged> merged_;
-  std::vector<int> waiting_;  ///< indices into merged_
-  std::vector<int> hosts_;    ///< by kernel: its host, or -1
-  std::vector<int> late_;     ///< kernels that are put off until host_ comes
-  int host_ = -1;
-  std::vector<Turn> order_;  ///< the new order
+  std::deque<Merged> merged_;
+  std::vector<Merged*> waiting_;
+  std::vector<Kernel*> late_;  ///< kernels that are put off until host_ comes
+  Kernel* host_ = nullptr;
+  std::vector<Merged*> order_;  ///< the new order
 };
 
-void Merger::collect() {
-  for (Op* op : func_.body.ops) {
-    if (!isTurn(*op)) continue;
-    Kernel kernel;
-    kernel.op = op;
-    std::unordered_set<const Value*> seen;
-    forEachUse(static_cast<const Op&>(*op), [&](const Value* value) {
-      if (seen.insert(value).second) kernel.reads.push_back(value);
-    });
-    for (const Operand& operand : op->operands) {
-      if (op->code != Opcode::fused) break;
-      if (operand.items[0].kind == Operand::Kind::value)
-        addOnce(kernel.bound, operand.items[0].value);
-      else
-        ++kernel.bindings;
-    }
-    kernel.bindings += op->results.size();
-    for (const auto& result : op->results) maker_[result.get()] = static_cast<int>(kernels_.size());
-    describe(kernel);
-    kernels_.push_back(std::move(kernel));
+/// Finds what a kernel reads and binds.
+void Merger::findBindings(Kernel& kernel) {
+  const Op& op = *kernel.op;
+  forEachUse(op, [&](const Value* value) {
+    if (std::find(kernel.reads.begin(), kernel.reads.end(), value) == kernel.reads.end())
+      kernel.reads.push_back(value);
+  });
+  kernel.bindings = op.results.size();
+  for (const Operand& operand : op.operands) {
+    if (op.code != Opcode::fused) break;
+    if (operand.items[0].kind == Operand::Kind::value)
+      kernel.bound.push_back(operand.items[0].value);
+    else
+      ++kernel.bindings;
   }
-  for (const Kernel& kernel : kernels_)
-    for (const Value* value : kernel.reads) {
-      ++readers_[value];
-      if (auto maker = maker_.find(value); kernel.waits && maker != maker_.end())
-        kernels_[static_cast<size_t>(maker->second)].isAwaited = true;
-    }
-  for (Op* op : func_.body.ops)
-    if (!isTurn(*op))
-      forEachUse(static_cast<const Op&>(*op), [&](Value* value) {
-        ++readers_[value];
-        elsewhere_.insert(value);
-      });
-  std::vector<const Op*> ops;
-  for (const Kernel& kernel : kernels_) ops.push_back(kernel.op);
-  hosts_ = hostsOf(ops, [&](size_t at) { return !kernels_[at].waits; });
-  findRuns();
 }
 
-/// Makes a run of the members of each group; groups with a common member share one.
-void Merger::findRuns() {
-  runs_.clear();
-  for (const std::vector<const Value*>& members : runsOfGroups(func_)) {
-    Run run;
-    for (const Value* member : members) {
-      runOf_[member] = static_cast<int>(runs_.size());
-      run.bytes += bytesOf(*member);
+void Merger::collect() {
+  std::vector<const Op*> ops;
+  for (Op* op : func_.body.ops) {
+    if (!isTurn(*op)) {
+      forEachUse(std::as_const(*op), [&](const Value* value) {
+        ++values_[value].readers;
+        values_[value].isElsewhere = true;
+      });
+      continue;
     }
-    run.left = static_cast<int>(members.size());
-    runs_.push_back(run);
+    Kernel& kernel = kernels_.emplace_back();
+    kernel.op = op;
+    kernel.number = static_cast<int>(ops.size());
+    ops.push_back(op);
+    findBindings(kernel);
+    describe(kernel);
+    for (const auto& result : op->results) values_[result.get()].maker = &kernel;
+    for (const Value* value : kernel.reads) {
+      Facts& facts = values_[value];
+      ++facts.readers;
+      if (kernel.waits && facts.maker) facts.maker->isAwaited = true;
+    }
   }
+  const std::vector<int> hosts = hostsOf(ops, [&](size_t at) { return !kernels_[at].waits; });
+  for (Kernel& kernel : kernels_)
+    if (const int host = hosts[kernel.number]; host >= 0) kernel.host = &kernels_[host];
 }
 
 /// Fills in the properties of a kernel by which others may join it.
@@ -243,17 +250,37 @@ void Merger::describe(Kernel& kernel) const {
   kernel.groups = isRow ? largest : largest / resultsAtOnce(*schedule) + 1;
 }
 
+/// Makes all values absent, and makes the runs: one for groups with common members, one for each other result.
+void Merger::reset() {
+  live_ = most_ = 0;
+  for (auto& [value, facts] : values_) {
+    facts.readersLeft = facts.readers;
+    facts.run = nullptr;
+  }
+  runs_.clear();
+  const auto add = [&](const std::vector<const Value*>& members, bool isGroup) {
+    Run& run = runs_.emplace_back();
+    run.left = static_cast<int>(members.size());
+    run.isGroup = isGroup;
+    for (const Value* member : members) {
+      Facts& facts = values_.at(member);
+      facts.run = &run;
+      if (!facts.isElsewhere) run.bytes += member->type.bytes();
+    }
+  };
+  for (const std::vector<const Value*>& members : runsOfGroups(func_)) add(members, true);
+  for (const Kernel& kernel : kernels_)
+    for (const auto& result : kernel.op->results)
+      if (!factsOf(result.get()).run) add({result.get()}, false);
+}
+
 /// Bytes of a kernel's results that are neither alive nor pending.
 int64_t Merger::newBytes(const Kernel& kernel) const {
   int64_t bytes = 0;
-  std::unordered_set<int> begun;
+  std::unordered_set<const Run*> begun;
   for (const auto& result : kernel.op->results) {
-    auto run = runOf_.find(result.get());
-    if (run == runOf_.end())
-      bytes += bytesOf(*result);
-    else if (const Run& members = runs_[static_cast<size_t>(run->second)];
-             !members.stands && !members.isPending)
-      bytes += begun.insert(run->second).second ? members.bytes : 0;
+    const Run& run = *factsOf(result.get()).run;
+    if (run.state == Run::State::absent && begun.insert(&run).second) bytes += run.bytes;
   }
   return bytes;
 }
@@ -261,268 +288,217 @@ int64_t Merger::newBytes(const Kernel& kernel) const {
 /// Of these, the bytes that plan can place in operands that die at the kernel.
 int64_t Merger::takenOver(const Kernel& kernel) const {
   return bytesTakenOver(*kernel.op, module_, [&](const Value& value) {
-    auto left = readersLeft_.find(&value);
-    return maker_.contains(&value) && !runOf_.contains(&value) && !elsewhere_.contains(&value) &&
-           left != readersLeft_.end() && left->second == 1;
+    const Facts& facts = factsOf(&value);
+    return facts.maker && !facts.run->isGroup && !facts.isElsewhere && facts.readersLeft == 1;
   });
-}
-
-/// The index of the merged kernel that will compute a value, kLate if its kernel is put off, or -1.
-int Merger::waitsIn(const Value* value) const {
-  auto maker = maker_.find(value);
-  return maker == maker_.end() ? -1 : kernels_[static_cast<size_t>(maker->second)].waitsIn;
 }
 
 /// Counts a value as dead.
 void Merger::release(const Value* value) {
-  auto run = runOf_.find(value);
-  if (run == runOf_.end())
-    live_ -= bytesOf(*value);
-  else if (Run& members = runs_[static_cast<size_t>(run->second)]; --members.left == 0)
-    live_ -= members.bytes;
+  if (Run& run = *factsOf(value).run; --run.left == 0) live_ -= run.bytes;
 }
 
 /// Updates the live bytes for kernels that run as one: their results become alive, then values without readers left die.
-void Merger::compute(const std::vector<int>& kernels) {
+void Merger::compute(const std::vector<Kernel*>& kernels) {
   int64_t taken = 0;
-  for (int at : kernels) {
-    Kernel& kernel = kernels_[static_cast<size_t>(at)];
-    taken += takenOver(kernel);
-    live_ += newBytes(kernel);
-    for (const auto& result : kernel.op->results) {
-      auto run = runOf_.find(result.get());
-      if (run == runOf_.end()) {
-        if (kernel.waitsIn >= 0) pending_ -= bytesOf(*result);
-        continue;
-      }
-      Run& members = runs_[static_cast<size_t>(run->second)];
-      members.stands = true;
-      if (!std::exchange(members.isPending, false)) continue;
-      pending_ -= members.bytes;
-      live_ += members.bytes;
+  for (Kernel* kernel : kernels) {
+    taken += takenOver(*kernel);
+    for (const auto& result : kernel->op->results) {
+      Run& run = *factsOf(result.get()).run;
+      const Run::State before = std::exchange(run.state, Run::State::alive);
+      if (before == Run::State::pending) pending_ -= run.bytes;
+      if (before != Run::State::alive) live_ += run.bytes;
     }
-    kernel.waitsIn = -1;
+    kernel->waitsIn = nullptr;
   }
   most_ = std::max(most_, live_ - taken);
-  for (int at : kernels) {
-    const Kernel& kernel = kernels_[static_cast<size_t>(at)];
-    for (const Value* value : kernel.reads)
-      if (--readersLeft_[value] == 0 && maker_.contains(value)) release(value);
-    for (const auto& result : kernel.op->results)
-      if (readersLeft_[result.get()] == 0) release(result.get());
+  for (const Kernel* kernel : kernels) {
+    for (const Value* value : kernel->reads)
+      if (Facts& facts = values_.at(value); --facts.readersLeft == 0 && facts.maker) release(value);
+    for (const auto& result : kernel->op->results)
+      if (factsOf(result.get()).readersLeft == 0) release(result.get());
   }
 }
 
 /// Computes the peak of live bytes in the present order, and from it the limit.
 void Merger::measureLife() {
-  readersLeft_ = readers_;
-  for (int at = 0; at < static_cast<int>(kernels_.size()); ++at) compute({at});
+  reset();
+  for (Kernel& kernel : kernels_) compute({&kernel});
   limit_ = most_ + std::max(most_ / kLiveGrowth, kLeastGrowth);
-  readersLeft_ = readers_;
-  live_ = most_ = 0;
-  findRuns();
+  reset();
 }
 
 /// Whether both keep the target's bindings when merged.
 bool Merger::fits(const Merged& merged, const Kernel& kernel) const {
   Bindings bound(target_);
-  for (const std::vector<const Value*>* read : {&merged.bound, &kernel.bound})
-    for (const Value* value : *read) bound.read(*value);
-  bound.write(merged.bindings + kernel.bindings);
+  auto add = [&](const Kernel& each) {
+    for (const Value* value : each.bound) bound.read(*value);
+    bound.write(each.bindings);
+  };
+  for (const Kernel* each : merged.kernels) add(*each);
+  add(kernel);
   return bound.fit();
 }
 
-std::vector<Op*> Merger::opsOf(const std::vector<int>& kernels) const {
-  std::vector<Op*> ops;
-  for (int at : kernels) ops.push_back(kernels_[static_cast<size_t>(at)].op);
-  return ops;
-}
-
 /// Adds a kernel to a merged one if both pass over the same rows of a tensor: one kernel over rows computes all.
-bool Merger::joinsRows(Merged& merged, int at) {
-  const Kernel& kernel = kernels_[static_cast<size_t>(at)];
-  if (!kernel.rows || merged.parts.size() != 1) return false;
+bool Merger::joinsRows(Merged& merged, Kernel& kernel) {
+  if (!kernel.rows || kernel.rows->length < 2 || merged.parts.size() != 1) return false;
   bool shares = false;
-  for (int other : merged.parts[0]) {
-    const Kernel& partner = kernels_[static_cast<size_t>(other)];
-    if (partner.rows != kernel.rows) return false;
-    for (const Value* value : partner.reads)
+  for (const Kernel* partner : merged.kernels) {
+    if (partner->rows != kernel.rows) return false;
+    for (const Value* value : partner->reads)
       shares = shares || (value->type.elements() == kernel.rows->rows * kernel.rows->length &&
                           std::find(kernel.reads.begin(), kernel.reads.end(), value) != kernel.reads.end());
   }
-  if (!shares || kernel.rows->length < 2) return false;
-  std::vector<Op*> ops = opsOf(merged.parts[0]);
+  if (!shares) return false;
+  std::vector<Op*> ops = opsOf(merged.kernels);
   ops.push_back(kernel.op);
   if (!std::holds_alternative<RowSchedule>(scheduleOf(*joined(ops, target_)))) return false;
-  merged.parts[0].push_back(at);
-  merged.sideBySide = merged.sideBySide && kernel.isPart;
+  merged.add(kernel, false);
   return true;
 }
 
-bool Merger::joinsBeside(Merged& merged, int at) {
-  const Kernel& kernel = kernels_[static_cast<size_t>(at)];
+/// Adds a kernel to merged ones as a part with workgroups of its own.
+bool Merger::joinsBeside(Merged& merged, Kernel& kernel) {
   const int64_t needed = neededWorkgroup(*kernel.op), workgroup = std::max(merged.workgroup, needed);
+  if (!kernel.isPart || (needed && merged.workgroup && needed != merged.workgroup)) return false;
   // `groups` assumes workgroups of kSmallestGroup invocations; a short row makes them smaller, and so more.
   const int64_t times = workgroup ? std::max<int64_t>(kSmallestGroup / workgroup, 1) : 1;
-  if (!kernel.isPart || !merged.sideBySide || (needed && merged.workgroup && needed != merged.workgroup) ||
-      !gives(target_, LimitId::grid, times * (merged.groups + kernel.groups)))
-    return false;
-  merged.parts.push_back({at});
+  int64_t groups = kernel.groups;
+  for (const Kernel* each : merged.kernels) {
+    if (!each->isPart) return false;
+    groups += each->groups;
+  }
+  if (!gives(target_, LimitId::grid, times * groups)) return false;
+  merged.add(kernel, true);
   merged.workgroup = workgroup;
   return true;
 }
 
 /// Adds a kernel to its host if the host keeps its schedule.
-bool Merger::joinsHost(Merged& merged, int at) {
-  const Kernel& kernel = kernels_[static_cast<size_t>(at)];
+bool Merger::joinsHost(Merged& merged, Kernel& kernel) {
   if (!fits(merged, kernel)) return false;
-  std::vector<Op*> ops = opsOf(merged.parts[0]);
+  std::vector<Op*> ops = opsOf(merged.kernels);
   ops.push_back(kernel.op);
   if (scheduleOf(*joined(ops, target_)) != scheduleOf(*ops[0])) return false;
-  merged.parts[0].push_back(at);
-  for (const Value* value : kernel.bound) addOnce(merged.bound, value);
-  merged.bindings += kernel.bindings;
+  merged.add(kernel, false);
   return true;
 }
 
-void Merger::join(int index, int at) {
-  Merged& merged = merged_[static_cast<size_t>(index)];
-  Kernel& kernel = kernels_[static_cast<size_t>(at)];
-  kernel.waitsIn = index;
+/// Lets a kernel wait with those that it was added to.
+void Merger::join(Merged& merged, Kernel& kernel) {
+  kernel.waitsIn = &merged;
   for (const auto& result : kernel.op->results) {
-    auto run = runOf_.find(result.get());
-    if (run == runOf_.end()) {
-      pending_ += bytesOf(*result);
-    } else if (Run& members = runs_[static_cast<size_t>(run->second)];
-               !members.stands && !std::exchange(members.isPending, true)) {
-      pending_ += members.bytes;
-    }
+    Run& run = *factsOf(result.get()).run;
+    if (run.state != Run::State::absent) continue;
+    run.state = Run::State::pending;
+    pending_ += run.bytes;
   }
-  for (const Value* value : kernel.reads) {
-    merged.reads.push_back(value);
-    if (target_.reduce != "workgroup" && value->type.bytes() > kLargeBytes && maker_.contains(value))
-      merged.deadline = std::min(merged.deadline, at + kSoon);
-  }
-  for (const Value* value : kernel.bound) addOnce(merged.bound, value);
-  merged.bindings += kernel.bindings;
-  merged.groups += kernel.groups;
+  for (const Value* value : kernel.reads)
+    if (target_.reduce != "workgroup" && value->type.bytes() > kLargeBytes && factsOf(value).maker)
+      merged.deadline = std::min(merged.deadline, kernel.number + kSoon);
 }
 
-/// Lets a kernel wait: in the first merged kernel that it can join, or in a new one.
-void Merger::wait(int at) {
-  const Kernel& kernel = kernels_[static_cast<size_t>(at)];
+/// Lets a kernel wait: with the first kernels that it can join, or alone.
+void Merger::wait(Kernel& kernel) {
   int level = 0;
-  for (const Value* value : kernel.reads) {
-    if (const int from = waitsIn(value); from >= 0)
-      level = std::max(level, merged_[static_cast<size_t>(from)].level + 1);
-  }
+  for (const Value* value : kernel.reads)
+    if (const Merged* from = waitsIn(value)) level = std::max(level, from->level + 1);
   // It joins a higher level than needed only if nothing that waits reads it: that would have to move up further.
   for (bool same : {true, false}) {
     if (!same && kernel.isAwaited) break;
-    for (int index : waiting_) {
-      Merged& merged = merged_[static_cast<size_t>(index)];
-      if ((same ? merged.level == level : merged.level > level) && fits(merged, kernel) &&
-          (joinsRows(merged, at) || joinsBeside(merged, at)))
-        return join(index, at);
-    }
+    for (Merged* merged : waiting_)
+      if ((same ? merged->level == level : merged->level > level) && fits(*merged, kernel) &&
+          (joinsRows(*merged, kernel) || joinsBeside(*merged, kernel)))
+        return join(*merged, kernel);
   }
-  if (waiting_.size() == kMostWaiting) runWaiting(waiting_[0]);
-  Merged own;
-  own.parts = {{at}};
+  if (waiting_.size() == kMostWaiting) runWaiting(*waiting_[0]);
+  Merged& own = merged_.emplace_back();
+  own.add(kernel, true);
   own.level = level;
   own.workgroup = neededWorkgroup(*kernel.op);
-  own.sideBySide = kernel.isPart;
-  waiting_.push_back(static_cast<int>(merged_.size()));
-  merged_.push_back(std::move(own));
-  join(waiting_.back(), at);
+  waiting_.push_back(&own);
+  join(own, kernel);
 }
 
-/// Runs a waiting kernel now, after those that it reads from.
-void Merger::runWaiting(int index) {
-  std::erase(waiting_, index);
-  std::vector<int> members;
-  for (const std::vector<int>& part : merged_[static_cast<size_t>(index)].parts)
-    members.insert(members.end(), part.begin(), part.end());
-  for (const Value* value : merged_[static_cast<size_t>(index)].reads) {
-    if (const int from = waitsIn(value); from >= 0) runWaiting(from);
-  }
-  compute(members);
-  order_.push_back({true, index});
+/// Runs the waiting kernels that these read from.
+void Merger::runSources(const std::vector<Kernel*>& kernels) {
+  for (const Kernel* kernel : kernels)
+    for (const Value* value : kernel->reads)
+      if (Merged* from = waitsIn(value)) runWaiting(*from);
+}
+
+/// Runs waiting kernels now, after those that they read from.
+void Merger::runWaiting(Merged& merged) {
+  std::erase(waiting_, &merged);
+  runSources(merged.kernels);
+  compute(merged.kernels);
+  order_.push_back(&merged);
 }
 
 /// Takes the next kernel of the text. A kernel with a host is put off until that comes, and so are its readers.
-void Merger::take(int at) {
-  Kernel& kernel = kernels_[static_cast<size_t>(at)];
-  if (at == host_) return takeHost(at);
-  const int host = hosts_[static_cast<size_t>(at)];
-  if (host_ < 0) host_ = host;
-  if (host_ < 0 || (host != host_ && std::none_of(kernel.reads.begin(), kernel.reads.end(),
-                                                  [&](auto* value) { return waitsIn(value) == kLate; })))
-    return place(at);
-  kernel.waitsIn = kLate;
-  late_.push_back(at);
+void Merger::take(Kernel& kernel) {
+  if (&kernel == host_) return takeHost(kernel);
+  if (!host_) host_ = kernel.host;
+  const auto isLate = [&](const Value* value) {
+    const Kernel* maker = factsOf(value).maker;
+    return maker && maker->isLate;
+  };
+  if (!host_ || (kernel.host != host_ && std::none_of(kernel.reads.begin(), kernel.reads.end(), isLate)))
+    return place(kernel);
+  kernel.isLate = true;
+  late_.push_back(&kernel);
 }
 
 /// Places a host with those of the put-off kernels that it can take, and the others behind it. If it takes none, or if the
 /// results could exceed the limit, all stay in text order.
-void Merger::takeHost(int at) {
-  const std::vector<int> late = std::exchange(late_, {});
-  host_ = -1;
-  const Kernel& kernel = kernels_[static_cast<size_t>(at)];
-  int64_t bytes = newBytes(kernel);
+void Merger::takeHost(Kernel& host) {
+  const std::vector<Kernel*> late = std::exchange(late_, {});
+  host_ = nullptr;
+  int64_t bytes = newBytes(host);
   Merged merged;
-  merged.parts = {{at}};
-  merged.bound = kernel.bound;
-  merged.bindings = kernel.bindings;
-  std::vector<int> rest;
-  for (int each : late) {
-    kernels_[static_cast<size_t>(each)].waitsIn = -1;
-    bytes += newBytes(kernels_[static_cast<size_t>(each)]);
-    if (hosts_[static_cast<size_t>(each)] != at || !joinsHost(merged, each)) rest.push_back(each);
+  merged.add(host, true);
+  std::vector<Kernel*> rest;
+  for (Kernel* each : late) {
+    each->isLate = false;
+    bytes += newBytes(*each);
+    if (each->host != &host || !joinsHost(merged, *each)) rest.push_back(each);
   }
   const bool joins = rest.size() < late.size();
-  while (joins && !waiting_.empty() && live_ + pending_ + bytes > limit_) runWaiting(waiting_[0]);
-  if (!joins || live_ + pending_ + bytes > limit_) {
-    for (int each : late) place(each);
-    return place(at);
+  while (joins && !waiting_.empty() && exceeds(bytes)) runWaiting(*waiting_[0]);
+  if (!joins || exceeds(bytes)) {
+    for (Kernel* each : late) place(*each);
+    return place(host);
   }
-  for (int each : merged.parts[0])
-    for (const Value* value : kernels_[static_cast<size_t>(each)].reads)
-      if (const int from = waitsIn(value); from >= 0) runWaiting(from);
-  compute(merged.parts[0]);
-  order_.push_back({true, static_cast<int>(merged_.size())});
-  merged_.push_back(std::move(merged));
-  for (int each : rest) place(each);
+  runSources(merged.kernels);
+  compute(merged.kernels);
+  order_.push_back(&merged_.emplace_back(std::move(merged)));
+  for (Kernel* each : rest) place(*each);
 }
 
 /// Lets a kernel wait, adds it to a waiting pass over its rows, or runs it.
-void Merger::place(int at) {
-  const Kernel& kernel = kernels_[static_cast<size_t>(at)];
+void Merger::place(Kernel& kernel) {
   for (size_t i = waiting_.size(); i-- > 0;)
-    if (i < waiting_.size() && merged_[static_cast<size_t>(waiting_[i])].deadline <= at)
-      runWaiting(waiting_[i]);
-  if (kernel.waits) return wait(at);
-  for (const Value* value : kernel.reads) {
-    if (const int from = waitsIn(value); from >= 0) runWaiting(from);
-  }
-  if (kernel.rows)
-    for (int index : waiting_)
-      if (fits(merged_[static_cast<size_t>(index)], kernel) &&
-          joinsRows(merged_[static_cast<size_t>(index)], at))
-        return join(index, at);
-  while (!waiting_.empty() && live_ + pending_ + newBytes(kernel) - takenOver(kernel) > limit_)
-    runWaiting(waiting_[0]);
-  compute({at});
-  order_.push_back({false, at});
+    if (i < waiting_.size() && waiting_[i]->deadline <= kernel.number) runWaiting(*waiting_[i]);
+  if (kernel.waits) return wait(kernel);
+  runSources({&kernel});
+  for (Merged* merged : waiting_)
+    if (kernel.rows && fits(*merged, kernel) && joinsRows(*merged, kernel)) return join(*merged, kernel);
+  while (!waiting_.empty() && exceeds(newBytes(kernel) - takenOver(kernel))) runWaiting(*waiting_[0]);
+  Merged& own = merged_.emplace_back();
+  own.add(kernel, true);
+  compute(own.kernels);
+  order_.push_back(&own);
 }
 
+/// The kernel that computes the results of all merged ones.
 std::unique_ptr<Op> Merger::build(const Merged& merged) {
   std::vector<Op*> all;
   PartsSchedule schedules;
-  for (const std::vector<int>& part : merged.parts) {
+  for (const std::vector<Kernel*>& part : merged.parts) {
     const std::vector<Op*> ops = opsOf(part);
     int64_t count = 0;
-    for (const Op* op : ops) count += static_cast<int64_t>(op->results.size());
+    for (const Op* op : ops) count += std::ssize(op->results);
     all.insert(all.end(), ops.begin(), ops.end());
     if (merged.parts.size() == 1) break;
     schedules.of.push_back(*partOf(ops.size() == 1 ? *ops[0] : *joined(ops, target_)));
@@ -549,25 +525,19 @@ void Merger::rebuild() {
   OpList old = body.takeAll(), effects;
   for (Op* op : old.all())
     if (!isTurn(*op)) (readsSymbol(*op) ? body : effects).push_back(old.take(op));
-  for (const Turn& turn : order_) {
-    const Merged* merged = turn.isMerged ? &merged_[static_cast<size_t>(turn.index)] : nullptr;
-    if (merged && (merged->parts.size() > 1 || merged->parts[0].size() > 1)) {
-      body.push_back(build(*merged));
-      continue;
-    }
-    const int at = merged ? merged->parts[0][0] : turn.index;
-    body.push_back(old.take(kernels_[static_cast<size_t>(at)].op));
-  }
+  for (const Merged* merged : order_)
+    body.push_back(merged->kernels.size() > 1 ? build(*merged) : old.take(merged->kernels[0]->op));
   body.append(std::move(effects));
 }
 
 /// For steps above their budget. No hosts: plan chooses what runs again, and it recognises a kernel that computes the same
 /// as an earlier one. Kernels that free many bytes, such as the norm of a group of gradients, do not wait.
 void Merger::keepLivesShort() {
-  std::fill(hosts_.begin(), hosts_.end(), -1);
   for (Kernel& kernel : kernels_) {
+    kernel.host = nullptr;
     int64_t read = 0;
-    for (const Value* value : kernel.reads) read += maker_.contains(value) ? bytesOf(*value) : 0;
+    for (const Value* value : kernel.reads)
+      if (const Facts& facts = factsOf(value); facts.maker && !facts.isElsewhere) read += value->type.bytes();
     if (read > std::max(limit_ / kLiveGrowth, kLeastGrowth)) kernel.waits = false;
   }
 }
@@ -577,8 +547,8 @@ void Merger::run() {
   if (kernels_.size() < 2) return;
   measureLife();
   if (limit_ > room_) keepLivesShort();
-  for (int at = 0; at < static_cast<int>(kernels_.size()); ++at) take(at);
-  while (!waiting_.empty()) runWaiting(waiting_[0]);
+  for (Kernel& kernel : kernels_) take(kernel);
+  while (!waiting_.empty()) runWaiting(*waiting_[0]);
   rebuild();
 }
 
