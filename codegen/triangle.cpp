@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <unordered_set>
 
@@ -95,12 +96,29 @@ bool resultIsLower(const Value& value, int steps) {
   return isLower(*fused.regions[0]->terminator()->in(static_cast<int>(slot)), sourcesLower(fused, steps));
 }
 
+using Carriers = std::unordered_set<const Value*>;
+
+/// The values of a region that have elements of a matrix, each in its place. `ends(op, carriers)` says whether an op that
+/// reads some passes none on. Nothing if an op neither does so nor keeps elements where they are.
+std::optional<Carriers> carriersOf(const Block& body, const Value& matrix,
+                                   const std::function<bool(const Op&, const Carriers&)>& ends) {
+  Carriers carriers{&matrix};
+  for (const Op* op : body.ops) {
+    if (op->code == Opcode::yield) break;
+    bool reads = false;
+    forEachUse(*op, [&](const Value* operand) { reads = reads || carriers.contains(operand); });
+    if (!reads || ends(*op, carriers)) continue;
+    if (!keepsElements(*op) || op->results.size() != 1 || !sameMatrix(*op->result(), matrix)) return {};
+    carriers.insert(op->result());
+  }
+  return carriers;
+}
+
 /// Whether nothing depends on the elements above the diagonal of a region's value: each use masks them or
 /// multiplies them by zero. `free(slot)` says that they may stay in result `slot` of the region.
 bool isReadBelow(const Block& body, std::span<Value* const> yields, const Value& value,
                  const KnownLower& known, const std::function<bool(size_t slot)>& free) {
-  std::unordered_set<const Value*> carriers{&value};  // values with such elements that nothing has masked yet
-  auto masks = [&](const Op& op) {
+  auto masks = [&](const Op& op, const Carriers& carriers) {
     if (op.results.size() != 1) return false;
     auto whole = [&](int operand) {
       return sameMatrix(*op.in(operand), *op.result()) && !carriers.contains(op.in(operand));
@@ -110,18 +128,10 @@ bool isReadBelow(const Block& body, std::span<Value* const> yields, const Value&
              (whole(1) && isLower(*as::mul(op).rhs(), known));
     return selectsBelow(op) && whole(0) && !carriers.contains(as::select(op).on_false());
   };
-  for (Op* op : body.ops) {
-    if (op->code == Opcode::yield) break;
-    bool reads = false;
-    forEachUse(static_cast<const Op&>(*op),
-               [&](const Value* operand) { reads = reads || carriers.contains(operand); });
-    if (!reads || masks(*op)) continue;
-    if (!keepsElements(*op) || op->results.size() != 1 || !sameMatrix(*op->result(), value)) return false;
-    carriers.insert(op->result());
-  }
-  for (size_t slot = 0; slot < yields.size(); ++slot)
-    if (carriers.contains(yields[slot]) && !free(slot)) return false;
-  return true;
+  const std::optional<Carriers> unmasked = carriersOf(body, value, masks);
+  for (size_t slot = 0; unmasked && slot < yields.size(); ++slot)
+    if (unmasked->contains(yields[slot]) && !free(slot)) return false;
+  return unmasked.has_value();
 }
 
 /// Whether this holds for a result of a function's op, in all kernels that read it.
@@ -180,24 +190,17 @@ int64_t tileOfReads(const Op& reader, size_t operand) {
   const Product p = productIn(*region);
   if (!p.op) return 0;
   const auto [rows, columns, step] = shared->shared;
-  const Value& matrix = *region->bindings[operand];
-  std::unordered_set<const Value*> carriers{&matrix};  // values with the matrix's elements
   int64_t tile = 1;
-  for (const Op* op : region->body.ops) {
-    if (op->code == Opcode::yield) break;
-    bool reads = false;
-    forEachUse(*op, [&](const Value* value) { reads = reads || carriers.contains(value); });
-    if (!reads) continue;
-    if (op == p.op) {
-      if (!shared->lower || p.m != p.k || carriers.contains(as::matmul(*op).rhs())) return 0;
-      tile = std::lcm(tile, std::lcm(rows, step));
-      continue;
-    }
-    if (!keepsElements(*op) || op->results.size() != 1 || !sameMatrix(*op->result(), matrix)) return 0;
-    carriers.insert(op->result());
-  }
+  const auto carriers =
+      carriersOf(region->body, *region->bindings[operand], [&](const Op& op, const Carriers& factors) {
+        if (&op != p.op || !shared->lower || p.m != p.k || factors.contains(as::matmul(op).rhs()))
+          return false;
+        tile = std::lcm(rows, step);
+        return true;
+      });
+  if (!carriers) return 0;
   if (std::none_of(region->yields.begin(), region->yields.end(),
-                   [&](const Value* value) { return carriers.contains(value); }))
+                   [&](const Value* value) { return carriers->contains(value); }))
     return tile;
   return shared->hidden && shared->zeros && p.m == p.n ? std::lcm(tile, std::lcm(rows, columns)) : 0;
 }
