@@ -39,7 +39,7 @@ class RowAttention final : public AttentionWalk {
   Parts scores(int which, int64_t column) override;
   KV largestOf(size_t row, const KV& before, const Parts& scores) override;
   KV visible(int64_t row, int64_t column) override { return sees(plus(first_, row), otherRow(column)); }
-  std::pair<KV, KV> statistics(int64_t row, int64_t column) override;
+  std::pair<KV, KV> statistics(int64_t column) override;
   void addProducts(int64_t column, const Parts& p, const Parts& ds, std::span<KV> sums) override;
   void finishForward(std::span<KV> largest, std::span<KV> total, std::span<KV> sums) override;
   void storeSum(size_t number, std::span<KV> parts) override;
@@ -53,7 +53,6 @@ class RowAttention final : public AttentionWalk {
   Index otherRow(int64_t column) { return plus(firstOf(block_), column); }
 
   std::vector<Row> own_[2];
-  Parts lse_, delta_;  ///< of the own rows, if these are queries
 };
 
 Row RowAttention::rowOf(int operand, const Index& row) {
@@ -87,13 +86,13 @@ void RowAttention::begin() {
     if (r_.isForward()) continue;
     own_[1].push_back(rowOf(r_.own[1], row));
     if (r_.forKeys) continue;
-    lse_.push_back(number(3, row));
-    delta_.push_back(number(4, row));
+    lse_.push_back(number(Of::lse, row));
+    delta_.push_back(number(Of::delta, row));
   }
 }
 
 AttentionWalk::Parts RowAttention::scores(int which, int64_t column) {
-  const Row other = rowOf(r_.other[static_cast<size_t>(which)], otherRow(column));
+  const Row other = rowOf(r_.other[which], otherRow(column));
   Parts out;
   for (const Row& own : own_[which]) out.push_back(dot(own, other));
   return out;
@@ -105,10 +104,9 @@ KV RowAttention::largestOf(size_t row, const KV& before, const Parts& scores) {
   return top;
 }
 
-std::pair<KV, KV> RowAttention::statistics(int64_t row, int64_t column) {
-  if (!r_.forKeys) return {lse_[static_cast<size_t>(row)], delta_[static_cast<size_t>(row)]};
-  const KV lse = number(3, otherRow(column));
-  return {lse, number(4, otherRow(column))};
+std::pair<KV, KV> RowAttention::statistics(int64_t column) {
+  const KV lse = number(Of::lse, otherRow(column));
+  return {lse, number(Of::delta, otherRow(column))};
 }
 
 /// Loads the other row once for all own rows of the tile.

@@ -77,7 +77,9 @@ class CoopmatAttention final : public AttentionWalk {
              std::span<KV> sums) override;
   KV visible(int64_t, int64_t) override { return KernelBuilder::literal(DType::i1, 1); }
   KV hide(const KV& score, int64_t row, int64_t column) override;
-  std::pair<KV, KV> statistics(int64_t row, int64_t column) override;
+  std::pair<KV, KV> statistics(int64_t column) override {
+    return stagedStatistics(KernelBuilder::u32(column * kSide), true);
+  }
   KV factor(const KV& weights) override { return split_ ? weights : converted(weights); }
   void addProducts(int64_t column, const Parts& p, const Parts& ds, std::span<KV> sums) override;
   void finishForward(std::span<KV> shift, std::span<KV> total, std::span<KV> sums) override;
@@ -107,6 +109,7 @@ class CoopmatAttention final : public AttentionWalk {
   Sums startFrom(const KV& before) { return split_ ? Sums{{}, zero()} : Sums{before, {}}; }
   void multiply(const Factor& a, const Factor& b, Sums& sums);
   KV scaledNumber(int operand, const Index& row);
+  std::pair<KV, KV> stagedStatistics(const KV& start, bool ofColumns);
   void padRows(int operand, int64_t from, int64_t count);
   std::vector<Factor> ownMatrices(int operand);
   KV addedUp(const KV& scores);
@@ -122,10 +125,9 @@ class CoopmatAttention final : public AttentionWalk {
   Index pair_, part_;  ///< the subgroup's place among the workgroup's rows, and its part of the columns
   Index warpRow_;
   KV subgroup_;
-  Value *rows_, *patch_, *lse_ = nullptr, *delta_ = nullptr;
+  Value *rows_, *patch_, *lses_ = nullptr, *deltas_ = nullptr;  ///< shared memory
   std::vector<Factor> own_[2];
   KV scoreScale_[2];  ///< for f32x3: the factors of the scores' products
-  Parts lseRows_, deltaRows_;
 };
 
 CoopmatAttention::CoopmatAttention(LowerContext& c, const AttentionRegion& region,
@@ -156,15 +158,14 @@ CoopmatAttention::CoopmatAttention(LowerContext& c, const AttentionRegion& regio
       "patch");
   if (r_.isForward()) return;
   const int64_t count = r_.forKeys ? f_.block : f_.rows;
-  lse_ = kernel_.sharedBuffer(Type::buffer(DType::f32, 1, {count}, BufMode::shared), "lse");
-  delta_ = kernel_.sharedBuffer(Type::buffer(DType::f32, 1, {count}, BufMode::shared), "delta");
+  lses_ = kernel_.sharedBuffer(Type::buffer(DType::f32, 1, {count}, BufMode::shared), "lse");
+  deltas_ = kernel_.sharedBuffer(Type::buffer(DType::f32, 1, {count}, BufMode::shared), "delta");
 }
 
 /// The scale of an operand, a power of two; and its reciprocal, computed by negating the exponent.
 KV CoopmatAttention::scaleOf(int operand) {
-  constexpr int kDo = 5, kForward = 3, kGradient = 6;
-  const int first = r_.isForward() ? kForward : kGradient;
-  return c_.emitter.emit(r_.op->in(first + (operand == kDo ? 3 : operand)), {});
+  const int first = r_.isForward() ? int{at::attention::scales} : int{Of::scales};
+  return c_.emitter.emit(r_.op->in(first + (operand == Of::dout ? Of::v + 1 : operand)), {});
 }
 
 KV CoopmatAttention::unscaleOf(int operand) {
@@ -239,11 +240,11 @@ void CoopmatAttention::multiply(const Factor& a, const Factor& b, Sums& sums) {
 /// For a query, the log-sum-exp times log₂e, or δ times the scale. For f32x3, the log-sum-exp, or δ in the unit of
 /// ds'.
 KV CoopmatAttention::scaledNumber(int operand, const Index& row) {
-  constexpr int kLse = 3, kV = 2, kDo = 5;
   const KV x = number(operand, row);
-  if (!split_) return kernel_.mul(x, KernelBuilder::f32(operand == kLse ? std::numbers::log2e : r_.scale));
-  if (operand == kLse) return x;
-  return kernel_.mul(kernel_.mul(x, scaleOf(kDo)), kernel_.mul(scaleOf(kV), KernelBuilder::f32(kGradients)));
+  if (!split_) return kernel_.mul(x, KernelBuilder::f32(operand == Of::lse ? std::numbers::log2e : r_.scale));
+  if (operand == Of::lse) return x;
+  return kernel_.mul(kernel_.mul(x, scaleOf(Of::dout)),
+                     kernel_.mul(scaleOf(Of::v), KernelBuilder::f32(kGradients)));
 }
 
 /// Stages zeros behind rows of an operand if its last subgroup has more columns than the operand.
@@ -274,9 +275,8 @@ std::vector<CoopmatAttention::Factor> CoopmatAttention::ownMatrices(int operand)
 
 void CoopmatAttention::begin() {
   if (split_) {
-    constexpr int kQ = 0, kK = 1;
-    const KV unit = kernel_.mul(unscaleOf(kQ), KernelBuilder::f32(r_.scale));
-    scoreScale_[0] = kernel_.mul(unit, unscaleOf(kK));
+    const KV unit = kernel_.mul(unscaleOf(Of::q), KernelBuilder::f32(r_.scale));
+    scoreScale_[0] = kernel_.mul(unit, unscaleOf(Of::k));
     scoreScale_[1] = KernelBuilder::f32(kGradients);
   }
   own_[0] = ownMatrices(r_.own[0]);
@@ -285,14 +285,14 @@ void CoopmatAttention::begin() {
   if (r_.isForward() || r_.forKeys) return;
   tasks(f_.rows).store([&](const Index& task) {
     const Index row = inside(c_.space.add(first_, task), r_.ownRows());
-    kernel_.store(scaledNumber(3, row), lse_, at(task));
-    kernel_.store(scaledNumber(4, row), delta_, at(task));
+    kernel_.store(scaledNumber(Of::lse, row), lses_, at(task));
+    kernel_.store(scaledNumber(Of::delta, row), deltas_, at(task));
   });
   kernel_.barrier();
-  const Type type = matrix(MatrixUse::acc);
   for (int64_t i = 0; i < d_.down; ++i) {
-    lseRows_.push_back(kernel_.coopmatRepeat(lse_, at(plus(warpRow_, i * kSide)), type, false));
-    deltaRows_.push_back(kernel_.coopmatRepeat(delta_, at(plus(warpRow_, i * kSide)), type, false));
+    const auto [lse, delta] = stagedStatistics(at(plus(warpRow_, i * kSide)), false);
+    lse_.push_back(lse);
+    delta_.push_back(delta);
   }
 }
 
@@ -302,8 +302,8 @@ std::vector<KV> CoopmatAttention::loadBlock(const Index& block) {
   if (!r_.forKeys) return out;
   tasks(f_.block).load([&](const Index& task) {
     const auto [there, row] = c_.emitter.below(c_.space.add(firstOf(block), task), r_.otherRows());
-    out.push_back(kernel_.select(there, scaledNumber(3, row), KernelBuilder::f32(kHidden)));
-    out.push_back(scaledNumber(4, row));
+    out.push_back(kernel_.select(there, scaledNumber(Of::lse, row), KernelBuilder::f32(kHidden)));
+    out.push_back(scaledNumber(Of::delta, row));
   });
   return out;
 }
@@ -312,8 +312,8 @@ std::span<const KV> CoopmatAttention::storeBlock(std::span<const KV> loaded) {
   loaded = AttentionWalk::storeBlock(loaded);
   if (r_.forKeys)
     tasks(f_.block).store([&](const Index& task) {
-      kernel_.store(loaded[0], lse_, at(task));
-      kernel_.store(loaded[1], delta_, at(task));
+      kernel_.store(loaded[0], lses_, at(task));
+      kernel_.store(loaded[1], deltas_, at(task));
       loaded = loaded.subspan(2);
     });
   return loaded;
@@ -342,9 +342,7 @@ AttentionWalk::Parts CoopmatAttention::scores(int which, int64_t column) {
     for (int64_t j = 0; j < d_.atOnce; ++j) {
       const Factor factor = loaded(KernelBuilder::u32(which * f_.block + (column + j) * kSide),
                                    r_.other[which], deep, MatrixUse::b, true);
-      for (int64_t i = 0; i < d_.down; ++i)
-        multiply(own[static_cast<size_t>(i * steps + deep)], factor,
-                 sums[static_cast<size_t>(j * d_.down + i)]);
+      for (int64_t i = 0; i < d_.down; ++i) multiply(own[i * steps + deep], factor, sums[j * d_.down + i]);
     }
   Parts out;
   for (const Sums& each : sums) {
@@ -435,11 +433,10 @@ void CoopmatAttention::weigh(int64_t from, Parts& scores, std::span<KV> shift, s
   }
 }
 
-std::pair<KV, KV> CoopmatAttention::statistics(int64_t row, int64_t column) {
-  if (!r_.forKeys) return {lseRows_[static_cast<size_t>(row)], deltaRows_[static_cast<size_t>(row)]};
-  const KV start = KernelBuilder::u32(column * kSide);
-  const KV lse = kernel_.coopmatRepeat(lse_, start, matrix(MatrixUse::acc), true);
-  return {lse, kernel_.coopmatRepeat(delta_, start, matrix(MatrixUse::acc), true)};
+/// The staged statistics from `start` on: of a matrix's columns, or of its rows.
+std::pair<KV, KV> CoopmatAttention::stagedStatistics(const KV& start, bool ofColumns) {
+  const KV lse = kernel_.coopmatRepeat(lses_, start, matrix(MatrixUse::acc), ofColumns);
+  return {lse, kernel_.coopmatRepeat(deltas_, start, matrix(MatrixUse::acc), ofColumns)};
 }
 
 void CoopmatAttention::addProducts(int64_t column, const Parts& p, const Parts& ds, std::span<KV> sums) {
@@ -455,10 +452,9 @@ void CoopmatAttention::addProducts(int64_t column, const Parts& p, const Parts& 
         factors.push_back(loaded(KernelBuilder::u32(which * f_.block + (column + k) * kSide), r_.other[which],
                                  j, MatrixUse::b, false));
       for (int64_t i = 0; i < d_.down; ++i) {
-        KV& each = sums[static_cast<size_t>(i * across + j)];
+        KV& each = sums[i * across + j];
         Sums products = startFrom(each);
-        for (int64_t k = 0; k < d_.atOnce; ++k)
-          multiply(weights[static_cast<size_t>(k * d_.down + i)], factors[static_cast<size_t>(k)], products);
+        for (int64_t k = 0; k < d_.atOnce; ++k) multiply(weights[k * d_.down + i], factors[k], products);
         each = split_
                    ? kernel_.add(each, kernel_.fma(products.low, KernelBuilder::f32(1 / kLow), products.high))
                    : products.high;
@@ -519,10 +515,9 @@ void CoopmatAttention::unscale(const AttentionRegion::Sum& sum, std::span<KV> pa
   if (sum.ofP) {
     by.push_back(KernelBuilder::f32(1 / kWeights));
   } else {
-    constexpr int kV = 2, kDo = 5;
     by.push_back(KernelBuilder::f32(1 / kGradients));
-    by.push_back(unscaleOf(kV));
-    by.push_back(unscaleOf(kDo));
+    by.push_back(unscaleOf(Of::v));
+    by.push_back(unscaleOf(Of::dout));
   }
   for (KV& each : parts)
     for (const KV& factor : by) each = kernel_.mul(each, factor);
@@ -544,30 +539,28 @@ void CoopmatAttention::storeSum(size_t number, std::span<KV> parts) {
   const KV patchRow = at(c_.space.div(lane_, 2));
   for (int64_t i = 0; i < d_.down; ++i)
     for (int64_t j = 0; j < across; ++j)
-      storeMatrix(
-          parts[static_cast<size_t>(i * across + j)], i,
-          [&](const Index& row, const Index& part, const Index& half) {
-            const Index patchColumn = c_.space.scale(half, kEight);
-            whereThere(c_.space.add(columnOf(part, width, j), patchColumn), width, [&](const Index& column) {
-              KV fours[2];
-              for (int64_t four = 0; four < 2; ++four) {
-                std::vector<KV> lanes;
-                for (int64_t lane = 0; lane < kLanes; ++lane)
-                  lanes.push_back(
-                      kernel_.loadHere(patch_, {patchRow, at(plus(patchColumn, four * kLanes + lane))}));
-                fours[four] = kernel_.vec(lanes);
-              }
-              const Index start = c_.space.add(c_.space.scale(overBatches(row), width), column);
-              storeAttention(c_, value, c_.space.add(start, IndexSpace::lane()), fours[0], &fours[1]);
-            });
-          });
+      storeMatrix(parts[i * across + j], i, [&](const Index& row, const Index& part, const Index& half) {
+        const Index patchColumn = c_.space.scale(half, kEight);
+        whereThere(c_.space.add(columnOf(part, width, j), patchColumn), width, [&](const Index& column) {
+          KV fours[2];
+          for (int64_t four = 0; four < 2; ++four) {
+            std::vector<KV> lanes;
+            for (int64_t lane = 0; lane < kLanes; ++lane)
+              lanes.push_back(
+                  kernel_.loadHere(patch_, {patchRow, at(plus(patchColumn, four * kLanes + lane))}));
+            fours[four] = kernel_.vec(lanes);
+          }
+          const Index start = c_.space.add(c_.space.scale(overBatches(row), width), column);
+          storeAttention(c_, value, c_.space.add(start, IndexSpace::lane()), fours[0], &fours[1]);
+        });
+      });
 }
 
 /// Every column has the row's number, and so has every subgroup that shares the row; one invocation stores it.
 void CoopmatAttention::storeStatistics(std::span<const KV> lse) {
   const KV patchRow = at(c_.space.div(lane_, 2));
   for (int64_t i = 0; i < d_.down; ++i)
-    storeMatrix(lse[static_cast<size_t>(i)], i, [&](const Index& row, const Index& part, const Index& half) {
+    storeMatrix(lse[i], i, [&](const Index& row, const Index& part, const Index& half) {
       const Index place = c_.space.add(c_.space.scale(part, 2), half);
       const KV first = kernel_.op(Opcode::k_eq, {at(place), KernelBuilder::u32(0)}, DType::i1);
       kernel_.guard(first, [&] {

@@ -52,7 +52,7 @@ class SharedAttention final : public AttentionWalk {
   KV largestOf(size_t row, const KV& before, const Parts& scores) override;
   void rescale(size_t row, const KV& by, std::span<KV> sums) override;
   KV visible(int64_t row, int64_t column) override;
-  std::pair<KV, KV> statistics(int64_t row, int64_t column) override;
+  std::pair<KV, KV> statistics(int64_t column) override;
   void addProducts(int64_t column, const Parts& p, const Parts& ds, std::span<KV> sums) override;
   void finishForward(std::span<KV> largest, std::span<KV> total, std::span<KV> sums) override;
   void storeSum(size_t number, std::span<KV> parts) override;
@@ -78,8 +78,7 @@ class SharedAttention final : public AttentionWalk {
   SharedTile p_, ds_;    ///< row i has the weights of all own rows for row i of the block
   SharedTile partial_, shrink_;
   std::vector<Sum> sums_;
-  Parts lse_, delta_;  ///< of the own rows, if these are queries
-  KV isFirst_;         ///< whether the invocation is the first of those that share its own rows
+  KV isFirst_;  ///< whether the invocation is the first of those that share its own rows
 };
 
 SharedAttention::SharedAttention(LowerContext& c, const AttentionRegion& region,
@@ -121,7 +120,7 @@ KV SharedAttention::numbers(int operand, int64_t four) {
 
 /// Loads the own rows into shared memory, transposed: neighbours load neighbouring elements, each of four rows.
 void SharedAttention::fill(int which) {
-  const int operand = r_.own[static_cast<size_t>(which)];
+  const int operand = r_.own[which];
   const int64_t width = r_.width(operand);
   tasks(width * fours()).store([&](const Index& task) {
     const Index d = c_.space.mod(task, width), four = c_.space.div(task, width);
@@ -139,8 +138,8 @@ void SharedAttention::begin() {
   if (r_.isForward()) return;
   fill(1);
   for (int64_t four = 0; !r_.forKeys && four < d_.down; ++four) {
-    lse_.push_back(numbers(3, four));
-    delta_.push_back(numbers(4, four));
+    lse_.push_back(numbers(Of::lse, four));
+    delta_.push_back(numbers(Of::delta, four));
   }
 }
 
@@ -157,8 +156,7 @@ AttentionWalk::Parts SharedAttention::scores(int which, int64_t) {
   const SharedTile &own = own_[which], &other = other_[which];
   // The loop along the width is fully unrolled for heads of 64, the loop of the sums in part: 10 % faster on an
   // H200 than both in part, and a third faster than both in full.
-  const int64_t deep = r_.width(r_.own[static_cast<size_t>(which)]) / kLanes,
-                chunk = divisor(deep, {16, 12, 8, 4, 3, 2, 1});
+  const int64_t deep = r_.width(r_.own[which]) / kLanes, chunk = divisor(deep, {16, 12, 8, 4, 3, 2, 1});
   const auto down = static_cast<size_t>(d_.down), across = static_cast<size_t>(d_.across);
   auto step = [&](const KV& round, std::vector<KV> acc) {
     for (int64_t part = 0; part < chunk; ++part) {
@@ -214,7 +212,7 @@ AttentionWalk::Parts SharedAttention::maskedScores(int64_t, bool) {
   for (int64_t four = 0; four < d_.down; ++four) {
     KV most;
     for (int64_t column = 0; column < d_.across; ++column) {
-      KV& score = s[static_cast<size_t>(column * d_.down + four)];
+      KV& score = s[column * d_.down + four];
       score = kernel_.select(visible(four, column), score, lowest());
       most = column == 0 ? score : larger(most, score);
     }
@@ -237,24 +235,22 @@ void SharedAttention::rescale(size_t row, const KV& by, std::span<KV>) {
   kernel_.guard(isFirst_, [&] { shrink_.write(c_, {}, ownFour(static_cast<int64_t>(row)), by); });
 }
 
-std::pair<KV, KV> SharedAttention::statistics(int64_t row, int64_t column) {
-  if (!r_.forKeys) return {lse_[static_cast<size_t>(row)], delta_[static_cast<size_t>(row)]};
+std::pair<KV, KV> SharedAttention::statistics(int64_t column) {
   const Index other = inside(c_.space.add(firstOf(block_), otherInBlock(column)), r_.otherRows());
-  const KV lse = kernel_.splat(number(3, other)), delta = kernel_.splat(number(4, other));
+  const KV lse = kernel_.splat(number(Of::lse, other)), delta = kernel_.splat(number(Of::delta, other));
   return {lse, delta};
 }
 
 void SharedAttention::putWeights(const SharedTile& tile, const Parts& values) {
   for (int64_t column = 0; column < d_.across; ++column)
     for (int64_t four = 0; four < d_.down; ++four)
-      tile.write(c_, otherInBlock(column), ownFour(four),
-                 values[static_cast<size_t>(column * d_.down + four)]);
+      tile.write(c_, otherInBlock(column), ownFour(four), values[column * d_.down + four]);
 }
 
 void SharedAttention::multiply(const Sum& sum, int64_t four, const KV& by, std::span<KV> parts) {
   for (int64_t lane = 0; lane < kLanes; ++lane)
     for (int64_t quad = 0; quad < sum.quads; ++quad) {
-      KV& each = parts[static_cast<size_t>((four * kLanes + lane) * sum.quads + quad)];
+      KV& each = parts[(four * kLanes + lane) * sum.quads + quad];
       each = kernel_.mul(each, kernel_.splat(kernel_.extract(by, static_cast<int>(lane))));
     }
 }
@@ -282,7 +278,7 @@ void SharedAttention::storeSum(size_t number, std::span<KV> parts) {
       for (int64_t quad = 0; quad < sum.quads; ++quad) {
         const Index column = c_.space.scale(plus(sum.place.column, quad * sum.placesAcross), kLanes);
         storeAttention(c_, value, c_.space.add(c_.space.add(start, column), IndexSpace::lane()),
-                       parts[static_cast<size_t>(row * sum.quads + quad)]);
+                       parts[row * sum.quads + quad]);
       }
     });
 }
@@ -293,7 +289,7 @@ void SharedAttention::finishForward(std::span<KV> largest, std::span<KV> total, 
   const KV one = this->one();
   isFirst_ = kernel_.op(Opcode::k_eq, {at(place_.column), KernelBuilder::u32(0)}, DType::i1);
   for (int64_t four = 0; four < d_.down; ++four)
-    partial_.write(c_, place_.column, ownFour(four), total[static_cast<size_t>(four)]);
+    partial_.write(c_, place_.column, ownFour(four), total[four]);
   kernel_.barrier();
   auto wholeOf = [&](const Index& four) {
     KV sum;
@@ -306,7 +302,7 @@ void SharedAttention::finishForward(std::span<KV> largest, std::span<KV> total, 
   if (r_.op->results.size() > 1)
     kernel_.guard(isFirst_, [&] {
       for (int64_t four = 0; four < d_.down; ++four) {
-        const KV lse = logSumExp(largest[static_cast<size_t>(four)], wholeOf(ownFour(four)));
+        const KV lse = logSumExp(largest[four], wholeOf(ownFour(four)));
         for (int64_t lane = 0; lane < kLanes; ++lane)
           whereOwn(plus(ownRow(ownFour(four)), lane), [&](const Index& in) {
             storeAttention(c_, r_.op->result(1), overBatches(in),

@@ -30,10 +30,9 @@ Result<AttentionRegion> AttentionRegion::of(const LowerContext& c) {
   out.scale = KernelBuilder::f32(scale).number;
   out.lead.resize(out.lead.rank() - 2);
   out.batch = out.lead.elements();
-  constexpr int kQ = 0, kK = 1, kV = 2, kDo = 5;
   out.forKeys = out.op->code == Opcode::attention_grad_kv;
-  out.own = {out.forKeys ? kK : kQ, out.forKeys ? kV : kDo};
-  out.other = {out.forKeys ? kQ : kK, out.forKeys ? kDo : kV};
+  out.own = {out.forKeys ? Of::k : Of::q, out.forKeys ? Of::v : Of::dout};
+  out.other = {out.forKeys ? Of::q : Of::k, out.forKeys ? Of::dout : Of::v};
   out.sums = {{0, out.isForward()}};
   if (out.forKeys) out.sums.push_back({1, true});
   return out;
@@ -155,7 +154,7 @@ AttentionWalk::Parts AttentionWalk::maskedScores(int64_t from, bool masked) {
     const Parts s = scores(0, column);
     for (int64_t k = 0; k < std::ssize(s); ++k) {
       const int64_t i = k % d_.down, j = column + k / d_.down;
-      KV score = s[static_cast<size_t>(k)];
+      KV score = s[k];
       score = kernel_.select(visible(i, j), score, lowest());
       out.push_back(masked ? hide(score, i, j) : score);
     }
@@ -227,7 +226,7 @@ void AttentionWalk::forwardStep(std::span<KV> state, bool masked) {
     for (int64_t column = 0; column < d_.weighed; column += d_.atOnce) {
       Parts weights;
       for (int64_t k = column * d_.down; k < (column + d_.atOnce) * d_.down; ++k)
-        weights.push_back(factor(p[static_cast<size_t>(k)]));
+        weights.push_back(factor(p[k]));
       addProducts(from + column, weights, {}, sums);
     }
   }
@@ -241,8 +240,8 @@ void AttentionWalk::gradientStep(std::span<KV> sums, bool masked) {
     Parts p, ds;
     for (int64_t k = 0; k < d_.atOnce * d_.down; ++k) {
       const int64_t i = k % d_.down, j = column + k / d_.down;
-      const auto [lse, delta] = statistics(i, j);
-      KV score = s[static_cast<size_t>(k)], grad = dp[static_cast<size_t>(k)];
+      const auto [lse, delta] = r_.forKeys ? statistics(j) : std::pair(lse_[i], delta_[i]);
+      KV score = s[k], grad = dp[k];
       if (masked) score = hide(score, i, j);
       KV each = power(sub(exponentOf(score), lse));
       each = kernel_.select(visible(i, j), each, zero());

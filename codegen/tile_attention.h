@@ -22,8 +22,12 @@
 #include <vector>
 
 #include "codegen/tile.h"
+#include "ir/op_view.h"
 
 namespace tg {
+
+/// The places of the operands of both gradients; tg.attention has the first three.
+using Of = at::attention_grad_q;
 
 /// The attention, or one of its two gradients, that a region computes.
 struct AttentionRegion {
@@ -134,8 +138,8 @@ class AttentionWalk {
   virtual KV visible(int64_t row, int64_t column) = 0;
   /// Adds a large negative term to the hidden elements of a part of scores.
   virtual KV hide(const KV& score, int64_t, int64_t) { return score; }
-  /// Log-sum-exp and delta of a part's queries; with powersOfTwo, times log₂e and times the scale, respectively.
-  virtual std::pair<KV, KV> statistics(int64_t row, int64_t column) = 0;
+  /// Log-sum-exp and delta of a column's queries; with powersOfTwo, times log₂e and times the scale, respectively.
+  virtual std::pair<KV, KV> statistics(int64_t column) = 0;
   /// Converts weights to a factor of a product.
   virtual KV factor(const KV& weights) { return weights; }
   /// Adds the products of `atOnce` columns of weights and the block's rows to the sums.
@@ -187,7 +191,8 @@ class AttentionWalk {
   Index lane_;           ///< the invocation's number
   Index batch_, first_;  ///< of the workgroup; its first own row
   Indices lead_;
-  Index block_;  ///< the block of the other side in this step
+  Index block_;        ///< the block of the other side in this step
+  Parts lse_, delta_;  ///< of the own rows, if these are queries: as `statistics` gives them
 
  private:
   KV exponentOf(const KV& x) { return d_.powersOfTwo ? scaled(x, exponent_) : x; }
