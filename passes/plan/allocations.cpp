@@ -100,12 +100,10 @@ void FunctionPlan::pack() {
   std::vector<Alloc> allocs = allocations();
   arenaBytes_ = assignOffsets(allocs, target_);
   arenaBound_ = lowerBound(allocations(false));
-  offset_.assign(units_.size(), 0);
-  size_t next = 0;
-  for (size_t index = 0; index < units_.size(); ++index) {
-    if (units_[index].room != Unit::Room::arena) continue;
-    offset_[index] = units_[index].takesOver >= 0 ? offset_[units_[index].takesOver] : allocs[next++].offset;
-  }
+  auto alloc = allocs.begin();
+  for (Unit& unit : units_)
+    if (unit.room == Unit::Room::arena)
+      unit.offset = unit.takesOver >= 0 ? units_[unit.takesOver].offset : alloc++->offset;
 }
 
 std::vector<LiveUnit> FunctionPlan::livePeak(const Op** at) const {

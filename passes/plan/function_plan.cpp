@@ -255,7 +255,7 @@ void FunctionPlan::setRooms() {
   for (const Op* op : func_.body.ops)
     if (hostReads(*op)) forEachUse(*op, toHost);
   const auto placeHome = [&](Unit& unit) {
-    if (unit.room == Unit::Room::arena && fitsHome(unit, &unit.home)) unit.room = Unit::Room::home;
+    if (unit.room == Unit::Room::arena && fitsHome(unit, &unit.offset)) unit.room = Unit::Room::home;
   };
   for (Unit& unit : units_)
     if (!factsOf(*unit.members[0]).stepTo) placeHome(unit);
@@ -475,20 +475,15 @@ int64_t FunctionPlan::ioEnd(int64_t ioOffset) const {
 }
 
 int64_t FunctionPlan::apply(int64_t ioOffset) {
-  for (size_t index = 0; index < units_.size(); ++index) {
-    const Unit& unit = units_[index];
-    Place start{"arena", offset_[index], unit.inplace, 0};
+  constexpr const char* kBuffers[] = {"persistent", "io", "arena"};  // by Room
+  for (Unit& unit : units_) {
     if (unit.room == Unit::Room::io) {
-      ioOffset = target_.fit(ioOffset, unit.bytes);
-      start = {"io", ioOffset, nullptr, 0};
-      ioOffset = roundUp(ioOffset + unit.bytes, target_.alignment);
-    } else if (unit.room == Unit::Room::home) {
-      start = {"persistent", unit.home, nullptr, 0};
+      unit.offset = target_.fit(ioOffset, unit.bytes);
+      ioOffset = roundUp(unit.offset + unit.bytes, target_.alignment);
     }
-    for (size_t member = 0; member < unit.members.size(); ++member) {
-      unit.members[member]->place = start;
-      unit.members[member]->place->offset += unit.offsets[member];
-    }
+    for (size_t member = 0; member < unit.members.size(); ++member)
+      unit.members[member]->place =
+          Place{kBuffers[static_cast<int>(unit.room)], unit.offset + unit.offsets[member], unit.inplace, 0};
   }
   for (Op* op : func_.body.ops)
     for (int i = 0; op->code == Opcode::all_reduce && i < op->numOperands(); ++i) {

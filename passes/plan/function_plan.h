@@ -38,7 +38,7 @@ struct Unit {
   int firstBlock = 0;       ///< the first of its blocks: one for each member if inParts(), otherwise one
   int from = 0,
       to = 0;  ///< first op of the first interval and last op of the last one that it keeps its bytes for
-  int64_t home = 0;          ///< room home: offset in @persistent
+  int64_t offset = 0;        ///< in its buffer
   int takesOver = -1;        ///< the unit whose bytes it takes, in place
   bool taken = false;        ///< whether another unit takes its bytes
   Value* inplace = nullptr;  ///< the first member of the unit whose bytes it takes
@@ -197,7 +197,6 @@ class FunctionPlan {
   /// The first op of each interval between barriers. Empty: every op is an interval of its own.
   std::vector<int> intervals_;
   int blocks_ = 0;
-  std::vector<int64_t> offset_;  ///< arena offset of each unit
   int64_t arenaBytes_ = 0, arenaBound_ = 0;
   int kernels_ = 0, barriers_ = 0, barriersOfText_ = 0;
 };
