@@ -37,12 +37,19 @@ class Error {
     addNote(std::move(loc), std::move(text));
     return std::move(*this);
   }
+  /// The exit code of a program that ends because of it. 1 unless set.
+  int exitCode() const { return exitCode_; }
+  [[nodiscard]] Error exiting(int code) && {
+    exitCode_ = code;
+    return std::move(*this);
+  }
   bool empty() const { return all_.empty(); }
   /// All diagnostics in the form that is shown to users.
   std::string str() const;
 
  private:
   std::vector<Diagnostic> all_;
+  int exitCode_ = 1;
 };
 
 /// An error without a location.

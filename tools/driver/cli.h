@@ -65,14 +65,12 @@ std::string whyWrong(const CLI::App& app, const CLI::ParseError& error);
 Result<Target> readTarget(const std::string& text);
 /// Whether the text names a file.
 bool isTargetFile(std::string_view text);
-/// The exit code if `readTarget` fails: a wrong name is an error of the command line, a wrong file one of the input.
-int targetCode(std::string_view text);
 
 /// Checks the text of --pipeline and returns the first error: in its passes, their options, or the name of a target.
 Result<void> checkPipeline(const std::string& text);
 
 /// Replaces every `target` in the pipeline that is not a shipped name (a JSON file by its content, `auto` by the
-/// device's data), so that passes read no files and no devices. Returns 0, or an exit code after printing the error.
-int resolveTargets(Command& command, const OptHooks& hooks);
+/// device's data), so that passes read no files and no devices.
+Result<void> resolveTargets(Command& command, const OptHooks& hooks);
 
 }  // namespace tg

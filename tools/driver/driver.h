@@ -4,6 +4,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <utility>
 
 #include "ir/result.h"
 #include "ir/target.h"
@@ -13,6 +15,14 @@ namespace tg {
 /// The exit codes of the tools (docs/tools.md): an error in the input, a wrong command line, wrong numbers, no device
 /// or a failed device.
 enum ExitCode : int { exitOk = 0, exitInput = 1, exitUsage = 2, exitNumeric = 3, exitDevice = 4 };
+
+/// An error, or that of a result, with another exit code than exitInput.
+inline Error withCode(ExitCode code, Error error) { return std::move(error).exiting(code); }
+template <class T>
+Result<T> withCode(ExitCode code, Result<T> result) {
+  return result ? std::move(result) : Result<T>(withCode(code, result.takeError()));
+}
+inline Error usageError(std::string message) { return withCode(exitUsage, fail(std::move(message))); }
 
 /// Hooks for programs that link more than passes.
 struct OptHooks {

@@ -72,7 +72,7 @@ std::string reproducerPath(const Command& command, const std::string& text) {
 class Invocation {
  public:
   explicit Invocation(Command command) : command_(std::move(command)) {}
-  int run();
+  Result<int> run();
 
  private:
   bool runSection(const std::string& text, int section);
@@ -161,19 +161,16 @@ bool Invocation::runSection(const std::string& text, int section) {
   return mismatches.empty();
 }
 
-int Invocation::run() {
-  auto text = readInput(command_.input);
-  if (!text) {
-    fmt::print(stderr, "{}: {}", command_.tool, text.error().str());
-    return exitInput;
-  }
+/// The exit code; an error if a file cannot be read or written.
+Result<int> Invocation::run() {
+  TG_TRY(const std::string text, readInput(command_.input));
   fileName_ = command_.input == "-" ? "<stdin>" : command_.input;
-  reproducer_ = reproducerPath(command_, *text);
+  reproducer_ = reproducerPath(command_, text);
   if (command_.dumpPipeline)
     fmt::print(stderr, "Pass Manager with {}:\n{}\n",
                countText(command_.pipeline.steps().size(), "pass", "passes"), command_.pipeline.str(true));
   bool good = true, first = true;
-  std::vector<std::string> sections = sectionsOf(*text, command_.split);
+  std::vector<std::string> sections = sectionsOf(text, command_.split);
   for (size_t index = 0; index < sections.size(); ++index) {
     if (command_.split && isBlank(sections[index])) continue;
     size_t before = output_.size();
@@ -183,10 +180,7 @@ int Invocation::run() {
   }
   if (command_.timing) fmt::print(stderr, "{}", timing_.table());
   if (!good) return exitInput;
-  if (auto written = writeOutput(command_.output, output_); !written) {
-    fmt::print(stderr, "{}: {}", command_.tool, written.error().str());
-    return exitInput;
-  }
+  TG_CHECK(writeOutput(command_.output, output_));
   return exitOk;
 }
 
@@ -213,14 +207,18 @@ Result<void> checkOutputs(const Command& command) {
   return notOneFile(outputs);
 }
 
-int runCommand(ParsedCommand parsed, const OptHooks& hooks) {
+Result<int> execute(Command command, const OptHooks& hooks) {
+  TG_CHECK(withCode(exitUsage, checkOutputs(command)));
+  TG_CHECK(resolveTargets(command, hooks));
+  return Invocation(std::move(command)).run();
+}
+
+int runCommand(const ParsedCommand& parsed, const OptHooks& hooks) {
   if (parsed.exit) return *parsed.exit;
-  if (auto good = checkOutputs(parsed.command); !good) {
-    fmt::print(stderr, "{}: {}", parsed.command.tool, good.error().str());
-    return exitUsage;
-  }
-  if (int code = resolveTargets(parsed.command, hooks)) return code;
-  return Invocation(std::move(parsed.command)).run();
+  auto code = execute(parsed.command, hooks);
+  if (code) return *code;
+  fmt::print(stderr, "{}: {}", parsed.command.tool, code.error().str());
+  return code.error().exitCode();
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ int initGpuCollectives(const CLI::App& app, const RankFlags& flags, ModelFlags& 
   if (flags.collective == "mpi" || (flags.collective == "auto" && model.device == "interp")) return exitOk;
   const std::string name = deviceName(model);
   auto nccl = initNccl(model.ranks, {name, model.validation, false, {}});
-  if (!nccl) return endJob(app, *model.ranks, exitDevice, nccl.error());
+  if (!nccl) return endJob(app, *model.ranks, withCode(exitDevice, nccl.takeError()));
   if (nccl->ranks) {
     model.ranks = nccl->ranks;
     model.opened = nccl->device;
@@ -99,7 +99,7 @@ int initGpuCollectives(const CLI::App& app, const RankFlags& flags, ModelFlags& 
   }
   const bool first = model.ranks->rank() == 0;
   if (flags.collective == "nccl")
-    return first ? report(app, exitInput, "--collective=nccl: " + nccl->why) : int{exitInput};
+    return first ? report(app, fail("--collective=nccl: " + nccl->why)) : int{exitInput};
   if (first && nccl->expected && model.notes)
     fmt::print(stderr, "note: nccl: {}; mpi is used instead\n", nccl->why);
   return exitOk;
@@ -119,12 +119,13 @@ RankFacts factsOf(const Session& session) {
           {"the module compiled for its device", textHash(print(*session.module()))}};
 }
 
-int compareRanks(const CLI::App& app, collective::Engine& ranks, int code, const std::string& message,
+int compareRanks(const CLI::App& app, collective::Engine& ranks, const Result<int>& ready,
                  const RankFacts& facts) {
-  std::string own = fmt::format("{}{}{}", code, kSeparator, message);
+  std::string own = fmt::format("{}{}{}", ready ? *ready : ready.error().exitCode(), kSeparator,
+                                ready ? "" : reportText(app, ready.error()));
   for (const auto& [name, fact] : facts) own += kSeparator + fact;
   auto all = ranks.allGather(own);
-  if (!all) return endJob(app, ranks, exitDevice, all.error());
+  if (!all) return endJob(app, ranks, withCode(exitDevice, all.takeError()));
   std::vector<std::vector<std::string>> fields;
   for (const std::string& text : *all) fields.push_back(split(text));
   for (int rank = 0; rank < ranks.ranks(); ++rank) {
@@ -137,20 +138,19 @@ int compareRanks(const CLI::App& app, collective::Engine& ranks, int code, const
   for (int rank = 1; rank < ranks.ranks(); ++rank) {
     const std::string other = difference(rank, fields[static_cast<size_t>(rank)], fields[0], facts);
     if (other.empty()) continue;
-    return ranks.rank() == 0 ? report(app, exitInput, other + "; all ranks must start alike")
-                             : int{exitInput};
+    return ranks.rank() == 0 ? report(app, fail(other + "; all ranks must start alike")) : int{exitInput};
   }
   return exitOk;
 }
 
-int endJob(const CLI::App& app, collective::Engine& ranks, int code, const Error& error) {
+int endJob(const CLI::App& app, collective::Engine& ranks, const Error& error) {
   constexpr auto kUntilKilled = std::chrono::seconds(5);
   const bool rankLost = ranks.failed();
-  if (rankLost) code = exitDevice;
+  const int code = rankLost ? int{exitDevice} : error.exitCode();
   // All ranks see that one is lost. One of them reports it and ends the others.
   if (rankLost && !ranks.reportsFailure()) std::this_thread::sleep_for(kUntilKilled);
   if (!rankLost || ranks.reportsFailure())
-    report(app, code, rankLost ? error : fail(fmt::format("rank {}: {}", ranks.rank(), error.message())));
+    report(app, rankLost ? error : fail(fmt::format("rank {}: {}", ranks.rank(), error.message())));
   std::fflush(nullptr);
   ranks.abort(code);
   return code;

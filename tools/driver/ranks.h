@@ -36,14 +36,14 @@ using RankFacts = std::vector<std::pair<std::string, std::string>>;
 /// The facts about the program, the device and the compiled module.
 RankFacts factsOf(const Session& session);
 
-/// All ranks call this together. Each rank passes its exit code so far and its error message, or its facts if the code
-/// is 0. Returns the code of the first rank that failed or whose facts differ from rank 0's, which rank 0 reports; 0 if
-/// all can start.
-int compareRanks(const CLI::App& app, collective::Engine& ranks, int code, const std::string& message,
+/// All ranks call this together. Each rank passes its exit code so far or its error, and its facts if the code is 0.
+/// Returns the code of the first rank that failed or whose facts differ from rank 0's, which rank 0 reports; 0 if all can
+/// start.
+int compareRanks(const CLI::App& app, collective::Engine& ranks, const Result<int>& ready,
                  const RankFacts& facts);
 
-/// Ends the job after an error of a rank: one message names the rank and the reason, and all processes end with `code`,
-/// or with exitDevice if a rank is lost.
-int endJob(const CLI::App& app, collective::Engine& ranks, int code, const Error& error);
+/// Ends the job after an error of a rank: one message names the rank and the reason, and all processes end with the
+/// error's exit code, or with exitDevice if a rank is lost.
+int endJob(const CLI::App& app, collective::Engine& ranks, const Error& error);
 
 }  // namespace tg

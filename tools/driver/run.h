@@ -30,9 +30,9 @@ class Verb {
   virtual ~Verb() = default;
   /// Defines the options, which are stored in this object.
   virtual void describe(CLI::App& app) = 0;
-  /// Runs the verb after its options have been parsed; `args` are the words as typed. Returns the exit code, after
-  /// printing any error.
-  virtual int run(CLI::App& app, const Arguments& args) = 0;
+  /// Runs the verb after its options have been parsed; `args` are the words as typed. Returns the exit code, or an error
+  /// that is still to be printed.
+  virtual Result<int> run(CLI::App& app, const Arguments& args) = 0;
 };
 
 struct VerbInfo {

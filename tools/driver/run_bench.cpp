@@ -252,76 +252,66 @@ struct Bench : Verb {
     app.add_option("--against", flags.against, "of --table: ratios to the figures of this file")
         ->option_text("FILE");
   }
-  int printTable(CLI::App& app) {
-    auto rows = readResults(flags.table);
-    if (!rows) return report(app, exitInput, rows.error());
-    if (flags.against.empty()) return fmt::print("{}", resultsTable(*rows)), exitOk;
-    auto old = readResults(flags.against);
-    if (!old) return report(app, exitInput, old.error());
-    fmt::print("new over old:\n\n{}", ratiosTable(*rows, *old));
+  Result<int> printTable() {
+    TG_TRY(const auto rows, readResults(flags.table));
+    if (flags.against.empty()) return fmt::print("{}", resultsTable(rows)), exitOk;
+    TG_TRY(const auto old, readResults(flags.against));
+    fmt::print("new over old:\n\n{}", ratiosTable(rows, old));
     return exitOk;
   }
   /// Opens the model and adds the times of its compilation to `split`; `text` is the module's.
-  int timeCompiling(CLI::App& app, const std::string& text, Json& split, OpenModel& open) {
+  Result<OpenModel> timeCompiling(const std::string& text, Json& split) {
     auto start = Clock::now();
     double cpu = cpuMilliseconds();
-    auto module = parse(text, model.file);
-    if (!module) return report(app, exitInput, module.error());
-    if (auto good = verify(**module); !good) return report(app, exitInput, good.error());
+    TG_TRY(std::unique_ptr<Module> module, parse(text, model.file));
+    TG_CHECK(verify(*module));
     double parsing = since(start);
-    if (int code = openStep(app, model, flags.microBatch, *std::move(module), open)) return code;
+    TG_TRY(OpenModel open, openStep(model, flags.microBatch, std::move(module)));
     split = compileSplit(parsing, open.milliseconds);
     split["cpu"] = cpuMilliseconds() - cpu;
-    return exitOk;
+    return open;
   }
   /// Opens the model; with --compile twice, and both times are added to `compiling`.
-  int openTimed(CLI::App& app, std::unique_ptr<Module> module, OpenModel& open, Json& compiling) {
-    if (!flags.compile) return openStep(app, model, flags.microBatch, std::move(module), open);
+  Result<OpenModel> openTimed(std::unique_ptr<Module> module, Json& compiling) {
+    if (!flags.compile) return openStep(model, flags.microBatch, std::move(module));
     const std::string text = print(*module);
     Json cold, warm;
-    if (int code = timeCompiling(app, text, cold, open)) return code;
-    open = {};
-    if (int code = timeCompiling(app, text, warm, open)) return code;
+    TG_CHECK(timeCompiling(text, cold));
+    TG_TRY(OpenModel open, timeCompiling(text, warm));
     compiling = {{"compile_cold_ms", cold}, {"compile_warm_ms", warm}};
-    return exitOk;
+    return open;
   }
   /// Checks that the results can be added to the file, before they are measured.
-  int judgeResults(CLI::App& app) {
-    if (flags.results.empty()) return exitOk;
-    if (auto may = mayReplace("--results", flags.results, beginsText, filesRead(model)); !may)
-      return report(app, exitUsage, may.error());
-    if (auto one = notOneFile({{"--emit-module", model.emitModule}, {"--results", flags.results}}); !one)
-      return report(app, exitUsage, one.error());
-    if (auto rows = resultsBefore(flags.results); !rows) return report(app, exitInput, rows.error());
-    return exitOk;
+  Result<void> judgeResults() {
+    if (flags.results.empty()) return {};
+    TG_CHECK(withCode(exitUsage, mayReplace("--results", flags.results, beginsText, filesRead(model))));
+    TG_CHECK(
+        withCode(exitUsage, notOneFile({{"--emit-module", model.emitModule}, {"--results", flags.results}})));
+    TG_CHECK(resultsBefore(flags.results));
+    return {};
   }
-  int run(CLI::App& app, const Arguments&) override {
-    if (!flags.table.empty()) return printTable(app);
-    if (!flags.against.empty()) return report(app, exitUsage, "--against goes with --table");
-    if (int code = judgeResults(app)) return code;
-    std::unique_ptr<Module> module;
-    if (int code = loadModel(app, model, kTrain, module)) return code;
-    auto inputs = randomInputs(*module->func(kTrain));
-    if (!inputs) return report(app, exitInput, inputs.error());
+  Result<int> run(CLI::App& app, const Arguments&) override {
+    if (!flags.table.empty()) return printTable();
+    if (!flags.against.empty()) return usageError("--against goes with --table");
+    TG_CHECK(judgeResults());
+    TG_TRY(std::unique_ptr<Module> module, loadModel(app, model, kTrain));
+    TG_TRY(const Inputs inputs, randomInputs(*module->func(kTrain)));
     // Drivers write their caches as long as there is a device, so the folder must outlive the session.
     std::optional<EmptyCaches> caches;
-    if (flags.compile && !caches.emplace().made())
-      return report(app, exitInput, "no temporary folder can be made");
-    OpenModel open;
+    if (flags.compile && !caches.emplace().made()) return fail("no temporary folder can be made");
     Json compiling = Json::object();
-    if (int code = openTimed(app, std::move(module), open, compiling)) return code;
-    auto timing = measure(*open.session, *inputs, flags);
-    if (!timing) return report(app, open.session->device() ? exitDevice : exitInput, timing.error());
-    Json row = toJson(model.file, open, *timing);
+    TG_TRY(const OpenModel open, openTimed(std::move(module), compiling));
+    TG_TRY(const auto timing,
+           withCode(open.session->device() ? exitDevice : exitInput, measure(*open.session, inputs, flags)));
+    Json row = toJson(model.file, open, timing);
     addRates(row, open);
     row.update(compiling);
     if (flags.json)
       fmt::print("{}\n", jsonText(row, 2));
     else
       printText(row);
-    if (flags.results.empty()) return exitOk;
-    auto added = addResult(flags.results, row);
-    return added ? exitOk : report(app, exitInput, added.error());
+    if (!flags.results.empty()) TG_CHECK(addResult(flags.results, row));
+    return exitOk;
   }
 };
 

@@ -171,10 +171,7 @@ struct CheckGrad : Verb {
         ->option_text("PATTERN");
     app.add_option("--input", flags.inputs, "instead of a random one: x=@x.npy, x=[1,2]")
         ->option_text("NAME=SPEC");
-    app.add_option("--pipeline", model.pipeline, "instead of append-grad, on a module without gradients")
-        ->option_text("PASSES");
-    addSetDimFlag(app, model.dims);
-    addPluginFlag(app, model.plugins);
+    addPassFlags(app, model, "instead of append-grad, on a module without gradients");
     app.add_option("--samples", flags.samples, "directions for each parameter")
         ->capture_default_str()
         ->check(atLeast(1));
@@ -186,47 +183,39 @@ struct CheckGrad : Verb {
     app.add_option("--rtol", flags.rtol, "relative tolerance")->capture_default_str()->check(atLeast(0));
     app.add_option("--seed", model.seed, "of directions, parameters and inputs")->capture_default_str();
   }
-  int run(CLI::App& app, const Arguments&) override {
-    std::unique_ptr<Module> loaded;
-    if (int code = loadModule(app, model, loaded)) return code;
+  Result<int> run(CLI::App& app, const Arguments&) override {
+    TG_TRY(std::unique_ptr<Module> loaded, loadModule(app, model));
     std::shared_ptr<vulkan::Device> device;
     if (!flags.device.empty()) {
-      auto opened = vulkan::Device::open({flags.device, false, false, {}});
-      if (!opened) return report(app, exitDevice, opened.error());
-      device = std::move(*opened);
+      TG_TRY(device, withCode(exitDevice, vulkan::Device::open({flags.device, false, false, {}})));
     }
-    auto module = withGradients(std::move(loaded), model, flags);
-    if (!module) return report(app, exitInput, module.error());
+    TG_TRY(const std::unique_ptr<Module> module, withGradients(std::move(loaded), model, flags));
     InterpOptions options;
     options.mode = InterpMode::wide;
-    auto interpreter = Interpreter::create(**module, options);
-    if (!interpreter) return report(app, exitInput, interpreter.error());
-    Check check(**module, std::move(*interpreter), flags, model.seed);
-    if (auto ready = check.setUp(); !ready) return report(app, exitInput, ready.error());
+    TG_TRY(Interpreter interpreter, Interpreter::create(*module, options));
+    Check check(*module, std::move(interpreter), flags, model.seed);
+    TG_CHECK(check.setUp());
 
     int checked = 0, wrong = 0;
-    for (const Item* param : checkedParams(**module, check)) {
+    for (const Item* param : checkedParams(*module, check)) {
       ++checked;
       std::string finding;
       for (int sample = 0; sample < flags.samples && finding.empty(); ++sample) {
-        auto compared = check.compare(*param, sample);
-        if (!compared) return report(app, exitInput, compared.error());
-        finding = *compared;
+        TG_TRY(finding, check.compare(*param, sample));
       }
       wrong += !finding.empty();
       fmt::print("{}", finding);
     }
     if (!checked)
-      return report(
-          app, exitInput,
+      return fail(
           app.count("--wrt")
               ? fmt::format("--wrt={} names no parameter with a gradient", flags.wrt)
               : fmt::format("@{} has gradients of no parameter{}", flags.function,
                             model.pipeline.empty() ? "" : " after --pipeline=" + shellWord(model.pipeline)));
     fmt::print("{} of {} with central differences\n", checked - wrong,
                countText(checked, "parameter agrees", "parameters agree"));
-    int code = device ? onDevice(app, **module, check, device) : exitOk;
-    return code ? code : wrong ? exitNumeric : exitOk;
+    TG_TRY(const bool agrees, device ? onDevice(*module, check, device) : true);
+    return agrees && !wrong ? exitOk : exitNumeric;
   }
 
  private:
@@ -237,24 +226,23 @@ struct CheckGrad : Verb {
     return out;
   }
 
-  int onDevice(const CLI::App& app, const Module& module, const Check& check,
-               const std::shared_ptr<vulkan::Device>& device) const {
+  /// Compares the device's gradients. Whether all agree.
+  Result<bool> onDevice(const Module& module, const Check& check,
+                        const std::shared_ptr<vulkan::Device>& device) const {
     const std::string& name = device->info().name;
-    auto compared = check.compareDevice(device);
-    if (!compared) return report(app, codeOf(compared.error()), compared.error());
+    TG_TRY(const auto compared, fromDevice(check.compareDevice(device)));
     int checked = 0, wrong = 0;
     for (const Item* param : checkedParams(module, check)) {
-      auto found = compared->find(param->name);
-      if (found == compared->end())
-        return report(app, exitInput,
-                      fmt::format("the compiled module keeps no gradient of @{}", param->name));
+      auto found = compared.find(param->name);
+      if (found == compared.end())
+        return fail(fmt::format("the compiled module keeps no gradient of @{}", param->name));
       ++checked;
       if (found->second.close) continue;
       ++wrong;
       fmt::print("@{}: the gradient of {} is wrong: {}\n", param->name, name, found->second.why);
     }
     fmt::print("{} of {} gradients of {} agree with those in f64\n", checked - wrong, checked, name);
-    return wrong ? exitNumeric : exitOk;
+    return wrong == 0;
   }
 };
 

@@ -43,16 +43,15 @@ struct Devices : Verb {
     app.description("Lists the Vulkan devices; --json adds each one's target, which fuse takes as a file.");
     app.add_flag("--json", json, "print JSON");
   }
-  int run(CLI::App& app, const Arguments&) override {
-    auto devices = vulkan::listDevices();
-    if (!devices) return report(app, exitDevice, devices.error());
+  Result<int> run(CLI::App&, const Arguments&) override {
+    TG_TRY(const std::vector<vulkan::DeviceInfo> devices, withCode(exitDevice, vulkan::listDevices()));
     if (json) {
       Json list = Json::array();
-      for (const vulkan::DeviceInfo& info : *devices) list.push_back(toJson(info));
+      for (const vulkan::DeviceInfo& info : devices) list.push_back(toJson(info));
       fmt::print("{}\n", jsonText(list, 2));
       return exitOk;
     }
-    for (const vulkan::DeviceInfo& info : *devices) {
+    for (const vulkan::DeviceInfo& info : devices) {
       fmt::print("{}  {}  {}  Vulkan {}  {}  {:.1f} GiB  --device={}\n", info.index, info.name, info.type,
                  info.api, info.driver, static_cast<double>(info.heapBytes) / (1 << 30), info.index);
       if (const std::string line = matrixLine(info); !line.empty()) fmt::print("   {}\n", line);

@@ -34,20 +34,17 @@ CLI::Option* addSetDimFlag(CLI::App& app, std::vector<std::string>& into) {
       });
 }
 
-int setDims(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& module) {
-  if (flags.dims.empty()) return exitOk;
+Result<void> setDims(const ModelFlags& flags, std::unique_ptr<Module>& module) {
+  if (flags.dims.empty()) return {};
   if (module->stage > Stage::tensor)
-    return report(app, exitInput,
-                  fmt::format("--set-dim wants a module of stage tensor, and {} is of stage {}", flags.file,
-                              name(module->stage)));
+    return fail(fmt::format("--set-dim wants a module of stage tensor, and {} is of stage {}", flags.file,
+                            name(module->stage)));
   std::string passes;
   for (const std::string& text : flags.dims) {
-    auto given = namedExtent(text);
-    if (!given) return report(app, exitUsage, given.error());
-    passes +=
-        fmt::format("{}set-dim{{name={} n={}}}", passes.empty() ? "" : ",", given->first, given->second);
+    TG_TRY(const auto given, withCode(exitUsage, namedExtent(text)));
+    passes += fmt::format("{}set-dim{{name={} n={}}}", passes.empty() ? "" : ",", given.first, given.second);
   }
-  return runFirst(app, passes, module, {});
+  return runFirst(passes, module, {});
 }
 
 }  // namespace tg

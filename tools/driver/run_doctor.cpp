@@ -93,19 +93,16 @@ void print(const Fit& fit, const Patient& patient) {
 }
 
 struct Doctor : Verb {
-  std::string file = "-", pipeline, target, device, tuning;
-  std::vector<std::string> plugins, dims;
+  ModelFlags model;
+  std::string target, device, tuning;
 
   void describe(CLI::App& app) override {
     app.description(
         "Says for each function whether it fits a device: every limit, what is needed and what there is. "
         "An earlier stage is compiled for the target first. Exit 1 when it does not fit.");
-    app.add_option("FILE", file, "the module, of any stage, or a run; - or nothing is standard input")
+    app.add_option("FILE", model.file, "the module, of any stage, or a run; - or nothing is standard input")
         ->option_text(" ");
-    app.add_option("--pipeline", pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'")
-        ->option_text("PASSES");
-    addSetDimFlag(app, dims);
-    addPluginFlag(app, plugins);
+    addPassFlags(app, model);
     CLI::Option* wanted =
         app.add_option("--target", target, "a shipped target, its JSON, or one device of devices --json")
             ->option_text("TARGET")
@@ -120,7 +117,7 @@ struct Doctor : Verb {
   }
 
   Result<Patient> patient() const {
-    if (target.empty()) return patientOfDevice(device.empty() ? "auto" : device);
+    if (target.empty()) return withCode(exitDevice, patientOfDevice(device.empty() ? "auto" : device));
     if (!isTargetFile(target)) {
       TG_TRY(Target named, readTarget(target));
       return Patient{named, {}, named.name, {}};
@@ -129,33 +126,25 @@ struct Doctor : Verb {
     return patientOfJson(json, target);
   }
 
-  int run(CLI::App& app, const Arguments&) override {
-    auto against = patient();
-    if (!against) return report(app, target.empty() ? exitDevice : targetCode(target), against.error());
-    ModelFlags model;
-    model.file = file;
-    model.pipeline = pipeline;
-    model.dims = dims;
-    std::unique_ptr<Module> module;
-    if (int code = loadSource(app, model, module)) return code;
-    if (int code = runFirst(app, model.pipeline, module, toldOn(model))) return code;
+  Result<int> run(CLI::App& app, const Arguments&) override {
+    TG_TRY(Patient against, patient());
+    TG_TRY(std::unique_ptr<Module> module, loadSource(app, model));
+    TG_CHECK(runFirst(model.pipeline, module, toldOn(model)));
     CompileOptions options;
-    const vulkan::DeviceInfo* tuned = against->device ? &*against->device : nullptr;
-    if (int code = tuningOf(app, tuning, *module, tuned, options.tuning)) return code;
-    if (against->device) against->target = keptTarget(*module, *against->device, userCacheFolder());
-    auto done = compile(std::move(module), against->target, options);
+    TG_TRY(options.tuning, tuningOf(tuning, *module, against.device ? &*against.device : nullptr));
+    if (against.device) against.target = keptTarget(*module, *against.device, userCacheFolder());
+    auto done = compile(std::move(module), against.target, options);
     if (!done) {
-      int code = report(app, exitInput, done.error());
-      fmt::print("{}: does not fit: it cannot be compiled for it\n", against->name);
+      const int code = report(app, done.error());
+      fmt::print("{}: does not fit: it cannot be compiled for it\n", against.name);
       return code;
     }
-    auto fit = fitOf(*done->module, against->target, against->memory,
-                     against->device ? std::optional(against->device->limits) : std::nullopt);
-    if (!fit) return report(app, exitInput, fit.error());
-    print(*fit, *against);
-    if (const std::string line = against->device ? matrixLine(*against->device) : ""; !line.empty())
+    TG_TRY(const auto fit, fitOf(*done->module, against.target, against.memory,
+                                 against.device ? std::optional(against.device->limits) : std::nullopt));
+    print(fit, against);
+    if (const std::string line = against.device ? matrixLine(*against.device) : ""; !line.empty())
       fmt::print("{}\n", line);
-    return fit->fits() ? exitOk : exitInput;
+    return fit.fits() ? exitOk : exitInput;
   }
 };
 

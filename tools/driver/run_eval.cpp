@@ -117,83 +117,69 @@ struct Eval : Verb {
     addRankFlags(app, rankFlags, "Options");
   }
 
-  int run(CLI::App& app, const Arguments&) override {
-    auto joined = joinRanks(rankFlags);
-    if (!joined) return report(app, exitInput, joined.error());
-    model.ranks = *joined;
+  Result<int> run(CLI::App& app, const Arguments&) override {
+    TG_TRY(model.ranks, joinRanks(rankFlags));
     model.localRank = localRank();
     OpenEvaluation open;
-    const int code = model.ranks ? prepareTogether(app, open) : prepare(app, open);
-    return code == exitOk ? evaluate(app, open) : code;
+    TG_TRY(const int code, model.ranks ? prepareTogether(app, open) : prepare(app, open));
+    if (code != exitOk) return code;
+    return evaluate(app, open);
   }
 
  private:
   /// Checks that all ranks agree; if not, one message is printed.
-  int prepareTogether(CLI::App& app, OpenEvaluation& open) {
-    std::string told;
-    holdReports(&told);
+  Result<int> prepareTogether(CLI::App& app, OpenEvaluation& open) {
     model.notes = model.notes && model.firstRank();
-    const int code = prepare(app, open);
+    const Result<int> ready = prepare(app, open);
     RankFacts facts;
-    if (code == exitOk) {
+    if (ready) {
       facts = factsOf(*open.model.session);
       facts.emplace_back("its parameters", open.trained.found.file);
       facts.emplace_back("its data", open.feed->fingerprint());
       facts.emplace_back("its batches", std::to_string(flags.batches));
     }
-    holdReports(nullptr);
-    return compareRanks(app, *model.ranks, code, told, facts);
+    return compareRanks(app, *model.ranks, ready, facts);
   }
 
-  /// Reads and compiles everything. Returns 0, or an exit code after printing the error.
-  int prepare(CLI::App& app, OpenEvaluation& out) {
+  /// Reads and compiles everything; 0.
+  Result<int> prepare(CLI::App& app, OpenEvaluation& out) {
     const TrainedKind kind = trainedKind(model.file);
     const bool ofRun = kind == TrainedKind::run || kind == TrainedKind::checkpoint;
     const std::string given = model.weights.empty() && ofRun ? model.file : model.weights;
-    if (given.empty()) return reportNoParameters(app, model.file);
+    if (given.empty()) return noParameters(app, model.file);
     if (!ofRun && flags.data.empty())
-      return report(app, exitUsage,
-                    "say what to evaluate on: --data=text:FILE or --data='x=@x.npy,y=@y.npy'");
-    auto trained = trainedOf(given, model.firstRank());
-    if (!trained) return report(app, exitInput, trained.error());
+      return usageError("say what to evaluate on: --data=text:FILE or --data='x=@x.npy,y=@y.npy'");
+    TG_TRY(Trained trained, trainedOf(given, model.firstRank()));
     std::string runDir;
     TrainFlags started;
     if (ofRun) {
       runDir = runOf(model.file);
       if (trainedKind(runDir) != TrainedKind::run)
-        return report(app, exitUsage,
-                      model.file + " belongs to no run, so give the module as FILE and this as --weights");
-      if (auto read = asStarted(app, runDir, started); !read) return report(app, exitInput, read.error());
-      auto hasData = evaluates(started);
-      if (!hasData) return report(app, exitInput, hasData.error());
-      if (flags.data.empty() && !*hasData)
-        return report(
-            app, exitUsage,
-            fmt::format("{} was trained without data for evaluation: say what to evaluate on by --data",
-                        runDir));
-      const bool own = model.weights.empty() && trained->checkpoint;
-      if (auto same = checkRunFiles(runDir, own ? &trained->checkpoint->state : nullptr); !same)
-        return report(app, exitInput, same.error());
+        return usageError(model.file +
+                          " belongs to no run, so give the module as FILE and this as --weights");
+      TG_CHECK(asStarted(app, runDir, started));
+      TG_TRY(const bool hasData, evaluates(started));
+      if (flags.data.empty() && !hasData)
+        return usageError(fmt::format(
+            "{} was trained without data for evaluation: say what to evaluate on by --data", runDir));
+      const bool own = model.weights.empty() && trained.checkpoint;
+      TG_CHECK(checkRunFiles(runDir, own ? &trained.checkpoint->state : nullptr));
     }
-    if (trained->checkpoint && app.count("--seed") == 0) model.seed = trained->checkpoint->state.seed;
-    model.weights = trained->found.file;
-    std::unique_ptr<Module> source;
-    if (int code = loadModule(app, model, source)) return code;
+    if (trained.checkpoint && app.count("--seed") == 0) model.seed = trained.checkpoint->state.seed;
+    model.weights = trained.found.file;
+    TG_TRY(std::unique_ptr<Module> source, loadModule(app, model));
     std::vector<std::string> notes;
     if (!source->func("train") && !source->func(kEval))
-      return report(app, exitInput, fmt::format("{} has no function @eval", model.file));
-    if (auto has = ensureEval(*source, notes); !has) return report(app, exitInput, has.error());
-    auto feed = feedOf(*source, *trained, started, runDir);
-    if (!feed) return report(app, exitInput, feed.error());
+      return fail(fmt::format("{} has no function @eval", model.file));
+    TG_CHECK(ensureEval(*source, notes));
+    TG_TRY(out.feed, feedOf(*source, trained, started, runDir));
     if (model.firstRank())
       for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
-    out.perplexity = hasPerplexity(*source, **feed);
-    out.feed = std::move(*feed);
-    if (int code = openSession(app, std::move(source), runDir, out.model)) return code;
-    if (trained->checkpoint)
-      if (auto restored = restoreStates(*out.model.session, *trained->checkpoint); !restored)
-        return report(app, exitDevice, restored.error());
-    out.trained = std::move(*trained);
+    out.perplexity = hasPerplexity(*source, *out.feed);
+    TG_TRY(out.model, openSession(app, std::move(source), runDir));
+    if (trained.checkpoint)
+      TG_CHECK(withCode(exitDevice, restoreStates(*out.model.session, *trained.checkpoint)));
+    out.trained = std::move(trained);
     return exitOk;
   }
 
@@ -230,21 +216,20 @@ struct Eval : Verb {
 
   /// Opens the run's own final module, so that the loss is exactly the one that the run printed. Otherwise compiles the
   /// source.
-  int openSession(const CLI::App& app, std::unique_ptr<Module> source, const std::string& runDir,
-                  OpenModel& open) {
+  Result<OpenModel> openSession(const CLI::App& app, std::unique_ptr<Module> source,
+                                const std::string& runDir) {
     const bool own = model.pipeline.empty() && model.dims.empty() && model.target.empty() &&
                      model.tuning.empty() && model.memory.empty();
     if (!runDir.empty() && own && model.device != "interp") {
       ModelFlags final = model;
       final.file = RunDir{runDir}.finalModule();
-      std::unique_ptr<Module> module;
-      if (int code = loadModule(app, final, module)) return code;
+      TG_TRY(std::unique_ptr<Module> module, loadModule(app, final));
       if (module->func(kEval)) {
         leaveRanksOut(*module);
         source = std::move(module);
       }
     }
-    return openModel(app, model, std::move(source), {kEval}, open);
+    return openModel(model, std::move(source), {kEval});
   }
 
   Result<double> lossOf(Session& session, const Feed& feed, int64_t batches, bool& sessionFailed) const {
@@ -253,7 +238,7 @@ struct Eval : Verb {
     return *loss;
   }
 
-  int evaluate(const CLI::App& app, OpenEvaluation& open) const {
+  Result<int> evaluate(const CLI::App& app, OpenEvaluation& open) const {
     Session& session = *open.model.session;
     const Feed& feed = *open.feed;
     const Trained& trained = open.trained;
@@ -263,9 +248,10 @@ struct Eval : Verb {
     bool sessionFailed = false;
     auto evaluated = lossOf(session, feed, batches, sessionFailed);
     if (!evaluated) {
-      const int code = sessionFailed && session.device() ? exitDevice : exitInput;
-      return model.ranks ? endJob(app, *model.ranks, code, evaluated.error())
-                         : report(app, code, evaluated.error());
+      Error error =
+          withCode(sessionFailed && session.device() ? exitDevice : exitInput, evaluated.takeError());
+      if (model.ranks) return endJob(app, *model.ranks, error);
+      return error;
     }
     const double loss = *evaluated;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -290,7 +276,7 @@ struct Eval : Verb {
                  countText(feed.evalBatches(), "batch", "batches"), seconds);
     }
     if (std::isfinite(loss)) return exitOk;
-    return report(app, exitNumeric, fmt::format("the loss is {}", loss));
+    return withCode(exitNumeric, fail(fmt::format("the loss is {}", loss)));
   }
 };
 

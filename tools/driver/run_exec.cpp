@@ -252,49 +252,43 @@ struct Exec : Verb {
         ->capture_default_str()
         ->check(atLeast(0));
   }
-  int run(CLI::App& app, const Arguments&) override {
-    if (auto good = checkOutputs(flags, model); !good) return report(app, exitUsage, good.error());
-    std::unique_ptr<Module> module;
-    if (int code = loadModule(app, model, module)) return code;
-    auto entry = entryOf(*module, flags.entry);
-    if (!entry) return report(app, exitInput, entry.error());
-    if (auto good = checkResults(**entry, flags); !good) return report(app, exitInput, good.error());
-    auto inputs = inputsOf(**entry, flags.inputs);
-    if (!inputs) return report(app, exitInput, inputs.error());
-    if (auto all = checkAllGiven(**entry, *inputs); !all) return report(app, exitUsage, all.error());
-    std::string name = (*entry)->name;
-    auto size = batchOf(**entry, *inputs);
-    if (!size) return report(app, exitInput, size.error());
-    if (*size && !hasBatch(**entry, **size)) {
-      if (model.notes) fmt::print(stderr, "note: @{} is compiled for a batch of {}\n", name, **size);
-      if (int code = setBatch(app, name, **size, module)) return code;
+  Result<int> run(CLI::App& app, const Arguments&) override {
+    TG_CHECK(withCode(exitUsage, checkOutputs(flags, model)));
+    TG_TRY(std::unique_ptr<Module> module, loadModule(app, model));
+    TG_TRY(const Item* entry, entryOf(*module, flags.entry));
+    TG_CHECK(checkResults(*entry, flags));
+    TG_TRY(Inputs inputs, inputsOf(*entry, flags.inputs));
+    TG_CHECK(withCode(exitUsage, checkAllGiven(*entry, inputs)));
+    std::string name = entry->name;
+    TG_TRY(const auto size, batchOf(*entry, inputs));
+    if (size && !hasBatch(*entry, *size)) {
+      if (model.notes) fmt::print(stderr, "note: @{} is compiled for a batch of {}\n", name, *size);
+      TG_CHECK(setBatch(name, *size, module));
     }
 
-    OpenModel open;
     model.captures = flags.captures;
-    if (int code = openModel(app, model, std::move(module), {name}, open)) return code;
-    if (auto good = checkCaptures(*open.source->func(name), flags); !good)
-      return report(app, exitInput, good.error());
-    auto expected = expectedOf(*open.source->func(name), flags);
-    if (!expected) return report(app, exitInput, expected.error());
+    TG_TRY(const OpenModel open, openModel(model, std::move(module), {name}));
+    TG_CHECK(checkCaptures(*open.source->func(name), flags));
+    TG_TRY(const auto expected, expectedOf(*open.source->func(name), flags));
     if (model.notes && !open.session->device())
       fmt::print(stderr, "note: running on the reference interpreter\n");
-    auto outputs = open.session->run(name, *inputs, flags.captures);
-    if (!outputs) return report(app, open.session->device() ? exitDevice : exitInput, outputs.error());
+    TG_TRY(const CallOutputs outputs, withCode(open.session->device() ? exitDevice : exitInput,
+                                               open.session->run(name, inputs, flags.captures)));
     // If a result is written as a file to standard output, print the others on standard error.
     const bool filed = std::any_of(flags.outputs.begin(), flags.outputs.end(),
                                    [](const std::string& output) { return outputOf(output).second == "-"; });
     std::FILE* lines = filed ? stderr : stdout;
-    for (const auto& [result, value] : outputs->results) {
+    for (const auto& [result, value] : outputs.results) {
       bool written = false;
       for (const std::string& output : flags.outputs) written = written || output.starts_with(result + "=");
       if (!written) fmt::print(lines, "{}\n", asSpec(result, value));
     }
-    for (const auto& [capture, value] : outputs->captures.read())
+    for (const auto& [capture, value] : outputs.captures.read())
       fmt::print(lines, "{}\n", asSpec(capture, value));
-    if (auto written = write(*outputs, flags); !written) return report(app, exitInput, written.error());
-    const std::string wrong = compare(*outputs, *expected, flags);
-    return wrong.empty() ? exitOk : report(app, exitNumeric, wrong);
+    TG_CHECK(write(outputs, flags));
+    const std::string wrong = compare(outputs, expected, flags);
+    if (!wrong.empty()) return withCode(exitNumeric, fail(wrong));
+    return exitOk;
   }
 };
 

@@ -112,9 +112,7 @@ struct ExplainMemory : Verb {
     app.add_option("FILE", model.file, "the module, of any stage; - or nothing is standard input")
         ->option_text(" ");
     app.add_option("--function", function, "whose peak")->option_text("NAME")->capture_default_str();
-    app.add_option("--pipeline", model.pipeline, "run these passes first")->option_text("PASSES");
-    addSetDimFlag(app, model.dims);
-    addPluginFlag(app, model.plugins);
+    addPassFlags(app, model, "run these passes first");
     app.add_option("--target", target, "plan for a shipped target or a JSON file; auto is the device's")
         ->option_text("TARGET");
     app.add_option("--top", top, "values to list")->option_text("N")->capture_default_str();
@@ -132,15 +130,11 @@ struct ExplainMemory : Verb {
     return Planned{memoryReport(*done, func), batchSize(func)};
   }
 
-  /// Chooses the target. Returns 0, or an exit code after printing the error.
-  int choose(const CLI::App& app, const Module& module) {
+  /// The target to plan for.
+  Result<Target> choose(const Module& module) const {
     const bool planned = module.stage >= Stage::planned;
-    if (target.empty() || (planned && target == "auto")) return exitOk;
-    if (target != "auto") return takeTarget(app, target, module, chosen);
-    auto device = deviceTarget();
-    if (!device) return report(app, exitDevice, device.error());
-    chosen = *device;
-    return exitOk;
+    if (target.empty() || (planned && target == "auto")) return chosen;
+    return target == "auto" ? withCode(exitDevice, deviceTarget()) : takeTarget(target, module);
   }
 
   /// Compiles the module to the point where a run plans its memory.
@@ -191,21 +185,18 @@ struct ExplainMemory : Verb {
     return points;
   }
 
-  int run(CLI::App& app, const Arguments&) override {
-    std::unique_ptr<Module> module;
-    if (int code = loadModel(app, model, function, module)) return code;
-    if (int code = choose(app, *module)) return code;
+  Result<int> run(CLI::App& app, const Arguments&) override {
+    TG_TRY(std::unique_ptr<Module> module, loadModel(app, model, function));
+    TG_TRY(chosen, choose(*module));
     auto source = clone(*module);
-    if (int code = runFirst(app, model.pipeline, module, toldOn(model))) return code;
+    TG_CHECK(runFirst(model.pipeline, module, toldOn(model)));
     if (budgets) {
-      auto points = budgetPoints(*source);
-      if (!points) return report(app, exitInput, points.error());
-      printBudgets(*points);
+      TG_TRY(const std::vector<BudgetPoint> points, budgetPoints(*source));
+      printBudgets(points);
       return exitOk;
     }
-    auto now = planned(std::move(module), "");
-    if (!now) return report(app, exitInput, now.error());
-    const MemoryReport* memory = &now->memory;
+    TG_TRY(const Planned now, planned(std::move(module), ""));
+    const MemoryReport* memory = &now.memory;
     printTotals(*memory);
     fmt::print("\nlive at the peak, step {} ({}):\n", memory->peak,
                memory->peak < 0 ? "none" : memory->steps[static_cast<size_t>(memory->peak)].label);
@@ -218,32 +209,31 @@ struct ExplainMemory : Verb {
     fmt::print("\nalways there:\n");
     printRows(*memory, fixed, top);
     printTimeline(*memory);
-    return whatIf(app, std::move(source), *now);
+    TG_CHECK(whatIf(std::move(source), now));
+    return exitOk;
   }
 
   /// Shows the plan for half the rows; if the pipeline sets the batch size, for half of that.
-  int whatIf(const CLI::App& app, std::unique_ptr<Module> source, const Planned& now) const {
-    if (source->stage != Stage::tensor || now.batch < 2 || hasUpdate(*source, function)) return exitOk;
-    auto passes = PassManager::parse(model.pipeline);
-    if (!passes) return report(app, exitInput, passes.error());
+  Result<void> whatIf(std::unique_ptr<Module> source, const Planned& now) const {
+    if (source->stage != Stage::tensor || now.batch < 2 || hasUpdate(*source, function)) return {};
+    TG_TRY(PassManager passes, PassManager::parse(model.pipeline));
     bool sets = false;
-    for (PipelineStep& step : passes->steps())
+    for (PipelineStep& step : passes.steps())
       for (NamedAttr& option : step.options)
         if (step.pass->name == "set-batch" && option.name == "n") {
           option.value = Attr::of(now.batch / 2);
           sets = true;
         }
-    std::string pipeline = passes->str();
+    std::string pipeline = passes.str();
     if (!sets)
       pipeline = fmt::format("set-batch{{n={}}}{}{}", now.batch / 2, pipeline.empty() ? "" : ",", pipeline);
-    auto half = planned(std::move(source), pipeline);
-    if (!half) return report(app, exitInput, half.error());
-    if (half->batch != now.batch / 2) return exitOk;  // another pass sets the batch size
-    const MemoryReport &less = half->memory, &all = now.memory;
-    fmt::print("\nwith a batch of {} instead of {}: {} in all, {} of arena ({:.0f} % of now)\n", half->batch,
+    TG_TRY(const Planned half, planned(std::move(source), pipeline));
+    if (half.batch != now.batch / 2) return {};  // another pass sets the batch size
+    const MemoryReport &less = half.memory, &all = now.memory;
+    fmt::print("\nwith a batch of {} instead of {}: {} in all, {} of arena ({:.0f} % of now)\n", half.batch,
                now.batch, sizeText(less.totalBytes()), sizeText(less.arenaBytes),
                100.0 * static_cast<double>(less.totalBytes()) / static_cast<double>(all.totalBytes()));
-    return exitOk;
+    return {};
   }
 };
 

@@ -120,51 +120,39 @@ struct Export : Verb {
         ->excludes(target);
   }
 
-  int run(CLI::App& app, const Arguments&) override {
-    if (auto may = mayWriteBundle(flags.out, flags.force); !may) return report(app, exitUsage, may.error());
-    if (auto may = mayMakeFolder("--out", flags.out); !may) return report(app, exitUsage, may.error());
-    auto source = sourceOf(flags);
-    if (!source) return report(app, exitInput, source.error());
-    if (source->found.file.empty())
-      return report(app, exitUsage, "say which parameters: --weights=model.safetensors");
+  Result<int> run(CLI::App& app, const Arguments&) override {
+    TG_CHECK(withCode(exitUsage, mayWriteBundle(flags.out, flags.force)));
+    TG_CHECK(withCode(exitUsage, mayMakeFolder("--out", flags.out)));
+    TG_TRY(const Source source, sourceOf(flags));
+    if (source.found.file.empty()) return usageError("say which parameters: --weights=model.safetensors");
     ModelFlags model;
-    model.file = source->module.string();
-    std::unique_ptr<Module> module;
-    if (int code = loadModule(app, model, module)) return code;
+    model.file = source.module.string();
+    TG_TRY(const std::unique_ptr<Module> module, loadModule(app, model));
     std::string entry = flags.entry.starts_with('@') ? flags.entry.substr(1) : flags.entry;
-    auto forward = forwardOnly(*module, entry);
-    if (!forward) return report(app, exitInput, forward.error());
-    auto values = readWeights(*source, *module, **forward);
-    if (!values) return report(app, exitInput, values.error());
-    Target target;
-    if (int code = chooseTarget(app, **forward, target)) return code;
+    TG_TRY(std::unique_ptr<Module> forward, forwardOnly(*module, entry));
+    TG_TRY(const NamedArrays values, readWeights(source, *module, *forward));
+    TG_TRY(const Target target, chooseTarget(*forward));
     CompileOptions options;
     options.keepCaptures = "";
-    auto done = compile(std::move(*forward), target, options);
-    if (!done) return report(app, exitInput, done.error());
-    return write(app, *done->module, entry, *values);
+    TG_TRY(const Compiled done, compile(std::move(forward), target, options));
+    return write(*done.module, entry, values);
   }
 
  private:
-  int chooseTarget(const CLI::App& app, const Module& module, Target& out) const {
-    if (!flags.target.empty()) return takeTarget(app, flags.target, module, out);
-    auto target = deviceTargetFor(flags, module);
-    if (!target) return report(app, exitDevice, target.error());
-    out = *target;
-    return exitOk;
+  Result<Target> chooseTarget(const Module& module) const {
+    return flags.target.empty() ? withCode(exitDevice, deviceTargetFor(flags, module))
+                                : takeTarget(flags.target, module);
   }
 
-  int write(const CLI::App& app, const Module& module, const std::string& entry, const NamedArrays& values) {
+  Result<int> write(const Module& module, const std::string& entry, const NamedArrays& values) {
     std::string name = flags.name.empty() ? module.name : flags.name;
     if (name.empty()) name = "model";
-    auto files = makeBundle(module, entry, values, name, versionNumber());
-    if (!files) return report(app, exitInput, files.error());
-    auto written = writeBundle(flags.out, *files, flags.force);
-    if (!written) return report(app, exitInput, written.error());
+    TG_TRY(const auto files, makeBundle(module, entry, values, name, versionNumber()));
+    TG_CHECK(writeBundle(flags.out, files, flags.force));
     size_t bytes = 0;
-    for (const auto& [file, content] : *files) bytes += content.size();
+    for (const auto& [file, content] : files) bytes += content.size();
     fmt::print("wrote {}: @{} with {}, {} bytes in {} files\n", flags.out, entry,
-               countText(module.all(ItemKind::binary).size(), "kernel"), bytes, files->size());
+               countText(module.all(ItemKind::binary).size(), "kernel"), bytes, files.size());
     return exitOk;
   }
 };

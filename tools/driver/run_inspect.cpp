@@ -24,13 +24,13 @@ struct Inspect : Verb {
     app.add_flag("--json", json, "print all of it as JSON");
   }
 
-  int run(CLI::App& app, const Arguments&) override {
+  Result<int> run(CLI::App& app, const Arguments&) override {
     int code = exitOk;
     Facts all = Facts::array();
     for (const std::string& path : paths) {
       auto facts = inspectPath(path);
       if (!facts) {
-        code = report(app, exitInput, facts.error());
+        code = report(app, facts.error());
         continue;
       }
       const std::string damage = facts->value("damage", std::string());
@@ -40,7 +40,7 @@ struct Inspect : Verb {
       }
       if (!damage.empty()) {
         std::fflush(stdout);
-        code = report(app, exitInput, fmt::format("{}: {}", path, damage));
+        code = report(app, fail(fmt::format("{}: {}", path, damage)));
       }
       all.push_back(std::move(*facts));
     }

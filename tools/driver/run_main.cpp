@@ -40,8 +40,13 @@ std::string usage() {
 int runVerb(const VerbInfo& info, const Arguments& args, std::string& tool) {
   OpenVerb open = openVerb(info);
   tool = open.app->get_name();
-  if (auto exit = parseVerb(*open.app, args)) return *exit;
-  return open.verb->run(*open.app, args);
+  const auto run = [&]() -> Result<int> {
+    TG_TRY(const std::optional<int> exit, parseVerb(*open.app, args));
+    if (exit) return *exit;
+    return open.verb->run(*open.app, args);
+  };
+  const Result<int> code = run();
+  return code ? *code : report(*open.app, code.error());
 }
 
 /// Runs the verb that the first word names, or else the first verb of verbs.def with all words.

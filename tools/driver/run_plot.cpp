@@ -111,40 +111,35 @@ struct Plot : Verb {
         ->option_text("FILE");
     app.add_flag("--json", json, "print the table as JSON");
   }
-  int run(CLI::App& app, const Arguments&) override {
+  Result<int> run(CLI::App&, const Arguments&) override {
     std::vector<std::string> dirs;
     std::vector<RunSummary> summaries;
     for (const std::string& path : runs) {
-      auto found = findRuns(path);
-      if (!found) return report(app, exitInput, found.error());
-      for (const std::string& dir : *found) {
+      TG_TRY(const std::vector<std::string> found, findRuns(path));
+      for (const std::string& dir : found) {
         if (std::any_of(dirs.begin(), dirs.end(),
                         [&](const std::string& known) { return isSame(known, dir); }))
           continue;
-        auto summary = summarizeRun(dir);
-        if (!summary) return report(app, exitInput, summary.error());
+        TG_TRY(RunSummary summary, summarizeRun(dir));
         // Skip a run that has only just begun, if there are others in the folder.
-        if (summary->step == 0 && found->size() > 1) continue;
-        if (summary->step == 0) return report(app, exitInput, dir + ": metrics.jsonl has no rows");
+        if (summary.step == 0 && found.size() > 1) continue;
+        if (summary.step == 0) return fail(dir + ": metrics.jsonl has no rows");
         dirs.push_back(dir);
-        summaries.push_back(*std::move(summary));
+        summaries.push_back(std::move(summary));
       }
     }
-    if (dirs.empty()) return report(app, exitInput, "no run has rows in its metrics.jsonl");
+    if (dirs.empty()) return fail("no run has rows in its metrics.jsonl");
     const std::vector<std::string> names = runNames(dirs);
     for (size_t i = 0; i < names.size(); ++i) summaries[i].name = names[i];
     const std::string page = output.empty() && !json ? "plot.html" : output;
-    if (page != "-")
-      if (auto may = mayReplace("--output", page, beginsPage, {}); !may)
-        return report(app, exitUsage, may.error());
+    if (page != "-") TG_CHECK(withCode(exitUsage, mayReplace("--output", page, beginsPage, {})));
     if (const std::string owner = runOfPage(page);
         !owner.empty() && (dirs.size() > 1 || !isSame(owner, dirs[0])))
-      return report(app, exitUsage,
-                    fmt::format("--output={} would replace the run's own page: choose another name", page));
+      return usageError(
+          fmt::format("--output={} would replace the run's own page: choose another name", page));
     if (!page.empty()) {
-      auto text = plotPage(dirs);
-      if (!text) return report(app, exitInput, text.error());
-      if (auto written = writeOutput(page, *text); !written) return report(app, exitInput, written.error());
+      TG_TRY(const std::string text, plotPage(dirs));
+      TG_CHECK(writeOutput(page, text));
     }
     if (json) {
       printJson(summaries);

@@ -119,54 +119,44 @@ struct ProfileVerb : Verb {
   }
 
   /// Sets the number of parts in which a run's steps process the batch of the text. If the run's ranks share a batch,
-  /// uses this rank's rows. Returns 0, or an exit code after printing the error.
-  int takeParts(const CLI::App& app, const Module& final, std::unique_ptr<Module>& source) {
+  /// uses this rank's rows.
+  Result<void> takeParts(const Module& final, std::unique_ptr<Module>& source) {
     const Item* written = source->func(kTrain);
     const int64_t rows = batchSize(*final.func(kTrain)), all = written ? batchSize(*written) : 0;
-    if (rows == 0 || all == rows) return exitOk;
+    if (rows == 0 || all == rows) return {};
     if (all % rows == 0 && callsPerUpdate(final) % (all / rows) == 0) {
       model.parts = all / rows;
-      return exitOk;
+      return {};
     }
-    return setBatch(app, kTrain, rows, source);
+    return setBatch(kTrain, rows, source);
   }
 
-  /// Opens FILE and makes random inputs. Returns 0, or an exit code after printing the error.
-  int open(const CLI::App& app, OpenModel& out, Inputs& inputs) {
-    std::string run;
-    if (int code = takeRun(app, model, run)) return code;
+  /// Opens FILE and makes random inputs.
+  Result<OpenModel> open(const CLI::App& app, Inputs& inputs) {
+    TG_TRY(const std::string run, takeRun(model));
     std::unique_ptr<Module> source;
     if (!run.empty()) {
       // The ranges of random ids come from the source module, because the final one does not say which table an id
       // indexes.
       ModelFlags written = model;
       written.file = RunDir{run}.model();
-      if (int code = loadModule(app, written, source)) return code;
+      TG_TRY(source, loadModule(app, written));
       model.file = RunDir{run}.finalModule();
     }
-    std::unique_ptr<Module> module;
-    if (int code = loadModel(app, model, function, module)) return code;
-    if (source && function == kTrain)
-      if (int code = takeParts(app, *module, source)) return code;
+    TG_TRY(std::unique_ptr<Module> module, loadModel(app, model, function));
+    if (source && function == kTrain) TG_CHECK(takeParts(*module, source));
     const Item* known = source ? source->func(function) : nullptr;
-    auto made = randomInputs(known ? *known : *module->func(function));
-    if (!made) return report(app, exitInput, made.error());
-    inputs = std::move(*made);
-    if (microBatch && function != kTrain)
-      return report(app, exitUsage, "--micro-batch is of steps, which call @train");
-    if (function == kTrain) return openStep(app, model, microBatch, std::move(module), out);
-    return openModel(app, model, std::move(module), {function}, out);
+    TG_TRY(inputs, randomInputs(known ? *known : *module->func(function)));
+    if (microBatch && function != kTrain) return usageError("--micro-batch is of steps, which call @train");
+    if (function == kTrain) return openStep(model, microBatch, std::move(module));
+    return openModel(model, std::move(module), {function});
   }
 
-  int writeFiles(const CLI::App& app, const Profile& profile, const Ceilings& ceilings,
-                 const ProfileSubject& subject) const {
-    if (!trace.empty())
-      if (auto done = writeOutput(trace, chromeTrace(profile, subject)); !done)
-        return report(app, exitInput, done.error());
-    if (!roofline.empty())
-      if (auto done = writeOutput(roofline, rooflinePage(profile, ceilings, subject)); !done)
-        return report(app, exitInput, done.error());
-    return exitOk;
+  Result<void> writeFiles(const Profile& profile, const Ceilings& ceilings,
+                          const ProfileSubject& subject) const {
+    if (!trace.empty()) TG_CHECK(writeOutput(trace, chromeTrace(profile, subject)));
+    if (!roofline.empty()) TG_CHECK(writeOutput(roofline, rooflinePage(profile, ceilings, subject)));
+    return {};
   }
 
   /// Times the collectives of several ranks, but not their kernels.
@@ -178,19 +168,16 @@ struct ProfileVerb : Verb {
     const bool first = ranks->rank() == 0;
     model.notes = model.notes && first;
     const std::string given = model.file;
-    std::string told;
-    holdReports(&told);
-    OpenModel opened;
     Inputs inputs;
-    int code = !trace.empty() || !roofline.empty() || model.statistics
-                   ? report(app, exitUsage, "--trace, --roofline and --statistics need a single rank")
-                   : open(app, opened, inputs);
-    holdReports(nullptr);
-    const RankFacts facts = code == exitOk ? factsOf(*opened.session) : RankFacts();
-    if (code = compareRanks(app, *ranks, code, told, facts); code != exitOk) return code;
-    Session& session = *opened.session;
+    auto opened = !trace.empty() || !roofline.empty() || model.statistics
+                      ? usageError("--trace, --roofline and --statistics need a single rank")
+                      : open(app, inputs);
+    const RankFacts facts = opened ? factsOf(*opened->session) : RankFacts();
+    if (int code = compareRanks(app, *ranks, opened ? Result<int>(exitOk) : opened.error(), facts))
+      return code;
+    Session& session = *opened->session;
     auto measured = measureCollectives(session, inputs);
-    if (!measured) return endJob(app, *ranks, exitDevice, measured.error());
+    if (!measured) return endJob(app, *ranks, withCode(exitDevice, measured.takeError()));
     if (!first) return exitOk;
     if (json) {
       fmt::print("{}", toJson(measured->collectives));
@@ -233,37 +220,30 @@ struct ProfileVerb : Verb {
     return out;
   }
 
-  int run(CLI::App& app, const Arguments&) override {
+  Result<int> run(CLI::App& app, const Arguments&) override {
     if (model.device == "interp")
-      return report(app, exitUsage, "profile times kernels on a Vulkan device; --device=interp has none");
+      return usageError("profile times kernels on a Vulkan device; --device=interp has none");
     const std::vector<std::string> read = filesRead(model);
-    if (auto apart =
-            notOneFile({{"--trace", trace}, {"--roofline", roofline}, {"--emit-module", model.emitModule}});
-        !apart)
-      return report(app, exitUsage, apart.error());
-    if (auto may = mayReplace("--trace", trace, beginsTrace, read); !may)
-      return report(app, exitUsage, may.error());
-    if (auto may = mayReplace("--roofline", roofline, beginsPage, read); !may)
-      return report(app, exitUsage, may.error());
-    auto joined = joinRanks(rankFlags);
-    if (!joined) return report(app, exitInput, joined.error());
-    if (*joined) return runRanks(app, *joined);
+    TG_CHECK(withCode(
+        exitUsage,
+        notOneFile({{"--trace", trace}, {"--roofline", roofline}, {"--emit-module", model.emitModule}})));
+    TG_CHECK(withCode(exitUsage, mayReplace("--trace", trace, beginsTrace, read)));
+    TG_CHECK(withCode(exitUsage, mayReplace("--roofline", roofline, beginsPage, read)));
+    TG_TRY(std::shared_ptr<collective::Engine> joined, joinRanks(rankFlags));
+    if (joined) return runRanks(app, std::move(joined));
     const std::string given = model.file;
-    OpenModel opened;
     Inputs inputs;
-    if (int code = open(app, opened, inputs)) return code;
-    auto profile = opened.session->profile(function, inputs, options);
-    if (!profile) return report(app, exitDevice, profile.error());
-    auto ceilings = measureCeilings(opened.session->device());
-    if (!ceilings) return report(app, exitDevice, ceilings.error());
+    TG_TRY(const OpenModel opened, open(app, inputs));
+    TG_TRY(const Profile profile, withCode(exitDevice, opened.session->profile(function, inputs, options)));
+    TG_TRY(const Ceilings ceilings, withCode(exitDevice, measureCeilings(opened.session->device())));
     const SessionInfo info = opened.session->info();
     const ProfileSubject subject{given == "-" ? "standard input" : given, info.device, info.driver};
     if (json)
-      fmt::print("{}", toJson(*profile, *ceilings, subject));
+      fmt::print("{}", toJson(profile, ceilings, subject));
     else
-      print(*profile, *ceilings, subject);
+      print(profile, ceilings, subject);
     // Write files after printing the results, which are then shown even if a file cannot be written.
-    if (int code = writeFiles(app, *profile, *ceilings, subject)) return code;
+    TG_CHECK(writeFiles(profile, ceilings, subject));
     for (const std::string* path : {&trace, &roofline})
       if (!json && !path->empty()) fmt::print("wrote {}\n", *path);
     return exitOk;

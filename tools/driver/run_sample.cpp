@@ -53,35 +53,28 @@ struct Sample : Verb {
         ->check(atLeast(0));
     addRankFlags(app, rankFlags, "Options");
   }
-  int run(CLI::App& app, const Arguments&) override {
+  Result<int> run(CLI::App& app, const Arguments&) override {
     // Only one rank writes the text; the others wait for it when they end.
-    auto ranks = joinRanks(rankFlags);
-    if (!ranks) return report(app, exitInput, ranks.error());
-    if (*ranks && (*ranks)->rank() > 0) return exitOk;
-    std::string run;
-    if (int code = takeRun(app, model, run)) return code;
+    TG_TRY(const std::shared_ptr<collective::Engine> ranks, joinRanks(rankFlags));
+    if (ranks && ranks->rank() > 0) return exitOk;
+    TG_TRY(const std::string run, takeRun(model));
     if (!run.empty()) model.file = RunDir{run}.model();
-    if (model.weights.empty()) return reportNoParameters(app, model.file);
+    if (model.weights.empty()) return noParameters(app, model.file);
 
-    std::unique_ptr<Module> module;
-    if (int code = loadModule(app, model, module)) return code;
+    TG_TRY(std::unique_ptr<Module> module, loadModule(app, model));
     // Sampling continues a single text, so the batch size is 1.
     if (const Item* own = module->func("predict"); own && own->body.args.size() == 1 && !hasBatch(*own, 1)) {
       if (model.notes) fmt::print(stderr, "note: @predict is compiled for a batch of 1\n");
-      if (int code = setBatch(app, "predict", 1, module)) return code;
+      TG_CHECK(setBatch("predict", 1, module));
     }
-    auto func = predictor(*module);
-    if (!func) return report(app, exitInput, func.error());
-    auto vocabulary = vocabularyOf(model.weights);
-    if (!vocabulary) return report(app, exitInput, vocabulary.error());
-    if (auto known = checkPrompt(*vocabulary, flags.prompt, app.count("--prompt") > 0); !known)
-      return report(app, exitInput, known.error());
-    OpenModel open;
-    const std::string name = (*func)->name;
-    if (int code = openModel(app, model, std::move(module), {name}, open)) return code;
+    TG_TRY(const Item* func, predictor(*module));
+    TG_TRY(const Vocabulary vocabulary, vocabularyOf(model.weights));
+    TG_CHECK(checkPrompt(vocabulary, flags.prompt, app.count("--prompt") > 0));
+    const std::string name = func->name;
+    TG_TRY(const OpenModel open, openModel(model, std::move(module), {name}));
     flags.seed = model.seed;
-    auto done = write(Sampler(*open.session, *open.source->func(name), *vocabulary, flags));
-    return done ? exitOk : report(app, exitInput, done.error());
+    TG_CHECK(write(Sampler(*open.session, *open.source->func(name), vocabulary, flags)));
+    return exitOk;
   }
 
  private:

@@ -33,22 +33,15 @@ namespace tg {
 
 namespace fs = std::filesystem;
 
-static std::string* heldReports = nullptr;
-
-void holdReports(std::string* into) { heldReports = into; }
-
-int report(const CLI::App& app, int code, const Error& error) {
-  if (const std::string file = configOf(app, error.message()); !file.empty())
-    return report(app, code, file + error.message());
-  const std::string text = fmt::format("{}: {}", app.get_name(), error.str());
-  if (heldReports)
-    *heldReports += text;
-  else
-    fmt::print(stderr, "{}", text);
-  return code;
+std::string reportText(const CLI::App& app, const Error& error) {
+  const std::string file = configOf(app, error.message());
+  return fmt::format("{}: {}", app.get_name(),
+                     file.empty() ? error.str() : fail(file + error.message()).str());
 }
-int report(const CLI::App& app, int code, const std::string& message) {
-  return report(app, code, fail(message));
+
+int report(const CLI::App& app, const Error& error) {
+  fmt::print(stderr, "{}", reportText(app, error));
+  return error.exitCode();
 }
 
 std::string shellWord(const std::string& word) {
@@ -95,9 +88,12 @@ std::vector<std::string> filesRead(const ModelFlags& flags) {
   return read;
 }
 
-CLI::Option* addPluginFlag(CLI::App& app, std::vector<std::string>& into) {
-  return app.add_option("--load-pass-plugin", into, "a shared object with more passes; may be repeated")
+void addPassFlags(CLI::App& app, ModelFlags& flags, const char* help, const std::string& group) {
+  app.add_option("--pipeline", flags.pipeline, help)->option_text("PASSES")->group(group);
+  addSetDimFlag(app, flags.dims)->group(group);
+  app.add_option("--load-pass-plugin", flags.plugins, "a shared object with more passes; may be repeated")
       ->option_text("FILE")
+      ->group(group)
       ->allow_extra_args(false)
       ->check([](const std::string& file) {
         auto loaded = loadPassPlugin(file);
@@ -116,9 +112,7 @@ void addModelFlags(CLI::App& app, ModelFlags& flags) {
       "auto (default), gpu, cpu, an index, a UUID, a part of the name, or interp");
   add("--target", "TARGET", flags.target,
       "compile for a shipped target or a JSON file instead of the device's limits");
-  add("--pipeline", "PASSES", flags.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'");
-  addSetDimFlag(app, flags.dims)->group("Model and device");
-  addPluginFlag(app, flags.plugins)->group("Model and device");
+  addPassFlags(app, flags, "run these passes first: 'append-grad,append-adam{lr=1e-3}'", "Model and device");
   add("--weights", "PATH", flags.weights, "parameters: a safetensors file, a checkpoint or a run");
   add("--tuning", "FILE", flags.tuning, "schedules measured on the device; auto is tune's file for it");
   add("--memory", "BYTES", flags.memory,
@@ -167,101 +161,83 @@ static std::string nearWorkload(const std::string& file) {
 }
 
 /// Reads the module of the flags without changes.
-static int readModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out) {
-  if (auto made = benchModel(flags.file)) {
-    if (!*made) return report(app, exitInput, made->error());
-    out = std::move(**made);
-    return exitOk;
-  }
+static Result<std::unique_ptr<Module>> readModule(const CLI::App& app, const ModelFlags& flags) {
+  if (auto made = benchModel(flags.file)) return std::move(*made);
   const TrainedKind kind = trainedKind(flags.file);
   if (kind == TrainedKind::run || kind == TrainedKind::checkpoint)
-    return report(app, exitUsage, insteadOfRun(app, flags.file));
+    return usageError(insteadOfRun(app, flags.file));
   auto text = readInput(flags.file);
   if (!text) {
     const std::string near = nearWorkload(flags.file);
-    return report(app, exitInput,
-                  near.empty()
-                      ? text.error()
-                      : fail(fmt::format("{}; did you mean the workload {}?", text.error().message(), near)));
+    if (near.empty()) return text.takeError();
+    return fail(fmt::format("{}; did you mean the workload {}?", text.error().message(), near));
   }
-  auto module = parse(*text, flags.file == "-" ? "<stdin>" : flags.file);
-  if (!module) return report(app, exitInput, module.error());
-  if (auto good = verify(**module); !good) return report(app, exitInput, good.error());
-  out = std::move(*module);
-  return exitOk;
+  TG_TRY(std::unique_ptr<Module> module, parse(*text, flags.file == "-" ? "<stdin>" : flags.file));
+  TG_CHECK(verify(*module));
+  return module;
 }
 
-int reportNoParameters(const CLI::App& app, const std::string& file) {
+Error noParameters(const CLI::App& app, const std::string& file) {
   std::error_code error;
   if (!file.empty() && file != "-" && !benchModel(file) && !fs::exists(file, error))
-    return report(app, exitInput, fmt::format("{}: no such file or folder", file));
+    return fail(fmt::format("{}: no such file or folder", file));
   if (fs::is_directory(file, error))
-    return report(app, exitInput, fmt::format("{}: the folder is neither a run nor a checkpoint", file));
+    return fail(fmt::format("{}: the folder is neither a run nor a checkpoint", file));
   if (fs::path(file).extension() == ".safetensors")
-    return report(app, exitUsage,
-                  fmt::format("{0} has weights only: give the module too, {1} model.tgir --weights={0}", file,
-                              app.get_name()));
-  return report(app, exitUsage, "say which parameters: --weights=PATH of a run, checkpoint or safetensors");
+    return usageError(fmt::format("{0} has weights only: give the module too, {1} model.tgir --weights={0}",
+                                  file, app.get_name()));
+  return usageError("say which parameters: --weights=PATH of a run, checkpoint or safetensors");
 }
 
-int takeRun(const CLI::App& app, ModelFlags& flags, std::string& run) {
+Result<std::string> takeRun(ModelFlags& flags) {
   const TrainedKind kind = trainedKind(flags.file);
-  if (kind != TrainedKind::run && kind != TrainedKind::checkpoint) return exitOk;
-  auto trained = resolveWeights(flags.file);
-  if (!trained) return report(app, exitInput, trained.error());
-  if (trained->run.empty())
-    return report(app, exitUsage,
-                  flags.file + " belongs to no run, so give the module as FILE and this as --weights");
-  if (auto same = checkRunFiles(trained->run, &*trained->state); !same)
-    return report(app, exitInput, same.error());
+  if (kind != TrainedKind::run && kind != TrainedKind::checkpoint) return std::string();
+  TG_TRY(const ResolvedWeights trained, resolveWeights(flags.file));
+  if (trained.run.empty())
+    return usageError(flags.file + " belongs to no run, so give the module as FILE and this as --weights");
+  TG_CHECK(checkRunFiles(trained.run, &*trained.state));
   if (flags.weights.empty()) flags.weights = flags.file;
-  run = trained->run;
-  return exitOk;
+  return trained.run;
 }
 
-int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out) {
-  if (int code = readModule(app, flags, out)) return code;
-  return setDims(app, flags, out);
+Result<std::unique_ptr<Module>> loadModule(const CLI::App& app, const ModelFlags& flags) {
+  TG_TRY(std::unique_ptr<Module> module, readModule(app, flags));
+  TG_CHECK(setDims(flags, module));
+  return module;
 }
 
-int loadModel(const CLI::App& app, ModelFlags& flags, const std::string& function,
-              std::unique_ptr<Module>& out) {
-  if (int code = loadModule(app, flags, out)) return code;
-  if (!out->func(function))
-    return report(app, exitInput, fmt::format("{} has no function @{}", flags.file, function));
-  takeOwnPipeline(*out, flags, function);
-  return exitOk;
+Result<std::unique_ptr<Module>> loadModel(const CLI::App& app, ModelFlags& flags,
+                                          const std::string& function) {
+  TG_TRY(std::unique_ptr<Module> module, loadModule(app, flags));
+  if (!module->func(function)) return fail(fmt::format("{} has no function @{}", flags.file, function));
+  takeOwnPipeline(*module, flags, function);
+  return module;
 }
 
 void takeOwnPipeline(const Module& module, ModelFlags& flags, const std::string& function) {
   if (flags.pipeline.empty()) flags.pipeline = ownPipeline(module, function);
 }
 
-int tuningOf(const CLI::App& app, const std::string& flag, const Module& module,
-             const vulkan::DeviceInfo* device, std::string& file) {
-  file = flag;
+Result<std::string> tuningOf(const std::string& flag, const Module& module,
+                             const vulkan::DeviceInfo* device) {
   if (!flag.empty() && module.stage > Stage::tensor)
-    return report(
-        app, exitUsage,
+    return usageError(
         fmt::format("--tuning chooses schedules, and the module is of stage {}, which has its own; it wants "
                     "one of stage tensor",
                     name(module.stage)));
-  if (flag != "auto") return exitOk;
+  if (flag != "auto") return flag;
   if (!device)
-    return report(app, exitUsage,
-                  "--tuning=auto is what tune measured on a Vulkan device for its own target; name the file");
-  file = tuningFile(userCacheFolder(), *device);
-  if (file.empty())
-    return report(app, exitUsage, "--tuning=auto: there is no folder for caches, so name the file");
+    return usageError(
+        "--tuning=auto is what tune measured on a Vulkan device for its own target; name the file");
+  const std::string file = tuningFile(userCacheFolder(), *device);
+  if (file.empty()) return usageError("--tuning=auto: there is no folder for caches, so name the file");
   if (!std::filesystem::exists(file))
-    return report(app, exitInput,
-                  fmt::format("--tuning=auto: {} is not there, since nothing was tuned on {} with this "
-                              "driver: tg-run tune FILE makes it",
-                              file, device->name));
-  return exitOk;
+    return fail(
+        fmt::format("--tuning=auto: {} is not there, since nothing was tuned on {} with this driver: tg-run "
+                    "tune FILE makes it",
+                    file, device->name));
+  return file;
 }
-
-int codeOf(const Error& error) { return placeOf(error.diagnostics().front().loc) ? exitInput : exitDevice; }
 
 namespace {
 
@@ -286,8 +262,8 @@ Result<void> loadWeights(Session& session, const std::string& path, bool notes) 
   for (const std::string& line : found.skipped) fmt::print(stderr, "warning: {}\n", line);
   if (notes && found.file != path) fmt::print(stderr, "note: parameters of {}\n", found.taken);
   TG_TRY(const TensorSource matched, paramsOf(found, *session.module()));
-  auto written = session.writeTensors(ItemKind::param, matched);
-  return written ? Result<void>() : written.error();
+  TG_CHECK(session.writeTensors(ItemKind::param, matched));
+  return {};
 }
 
 /// The number of bytes that --memory means; "" if it is not given.
@@ -321,54 +297,49 @@ void noteOtherTarget(const ModelFlags& flags, const Module& module, const Target
 
 /// Compiles the module up to stage spirv for the target of the flags or the device. If it exceeds the memory budget, or
 /// keeps it only by costly rematerialisation, it is compiled again with its batch in parts. With the interpreter and
-/// without --target, it is not compiled. Writes --emit-module. Returns 0, or an exit code after printing the error.
-int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector<std::string>& entries,
-                 SessionOptions& options, std::unique_ptr<Module>& module, OpenModel& out) {
+/// without --target, it is not compiled. Writes --emit-module.
+Result<void> compileModel(const ModelFlags& flags, const std::vector<std::string>& entries,
+                          SessionOptions& options, std::unique_ptr<Module>& module, OpenModel& out) {
   const vulkan::DeviceInfo* open = options.device.open ? &options.device.open->info() : nullptr;
   CompileOptions rest;
-  auto budget = budgetOf(flags, open, *module);
-  if (!budget) return report(app, exitUsage, budget.error());
-  rest.budget = *budget;
-  if (!options.device.open && flags.target.empty()) {
-    if (int code = tuningOf(app, flags.tuning, *module, nullptr, rest.tuning)) return code;
+  TG_TRY(rest.budget, withCode(exitUsage, budgetOf(flags, open, *module)));
+  if (!open && flags.target.empty()) {
+    TG_CHECK(tuningOf(flags.tuning, *module, nullptr));
     if (!flags.tuning.empty())
-      return report(app, exitUsage, "--tuning is of a device's kernels; the interpreter has none");
-    if (flags.emitModule.empty()) return exitOk;
-    return report(app, exitUsage, "--emit-module with --device=interp wants a --target");
+      return usageError("--tuning is of a device's kernels; the interpreter has none");
+    if (flags.emitModule.empty()) return {};
+    return usageError("--emit-module with --device=interp wants a --target");
   }
   Target target;
   if (flags.target.empty()) {
     target = targetOn(*module, options.device.open, options.cache, flags.notes);
     noteOtherTarget(flags, *module, target);
   } else {
-    if (int code = takeTarget(app, flags.target, *module, target)) return code;
+    TG_TRY(target, takeTarget(flags.target, *module));
   }
-  const vulkan::DeviceInfo* tuned = flags.target.empty() ? open : nullptr;
-  if (int code = tuningOf(app, flags.tuning, *module, tuned, rest.tuning)) return code;
+  TG_TRY(rest.tuning, tuningOf(flags.tuning, *module, flags.target.empty() ? open : nullptr));
   rest.shaders = shaderFolder(options.cache);
   if (flags.emitModule.empty()) rest.keepCaptures = fmt::format("{}", fmt::join(flags.captures, "|"));
   std::vector<std::string> notes;
   rest.onDiagnostic = [&](const Diagnostic& diagnostic) { notes.push_back(diagnostic.message); };
   auto done = compile(std::move(module), target, rest);
   if (flags.smaller && !rest.budget.empty() && (!done || wantsParts(*done->module))) {
-    auto smaller = flags.smaller(target, rest, done ? std::nullopt : std::optional(done.takeError()));
-    if (!smaller) return report(app, exitInput, smaller.error());
-    if (smaller->module) {
-      if (flags.emitModule.empty()) keepFunctions(*smaller->module, entries);
-      out.source = clone(*smaller->module);
-      options.parts = out.parts = smaller->parts;
+    TG_TRY(SmallerStep smaller,
+           flags.smaller(target, rest, done ? std::nullopt : std::optional(done.takeError())));
+    if (smaller.module) {
+      if (flags.emitModule.empty()) keepFunctions(*smaller.module, entries);
+      out.source = clone(*smaller.module);
+      options.parts = out.parts = smaller.parts;
       notes.clear();
-      done = compile(std::move(smaller->module), target, rest);
+      done = compile(std::move(smaller.module), target, rest);
     }
   }
   for (const std::string& note : notes)
     if (!rest.budget.empty() && flags.notes) fmt::print(stderr, "note: {}\n", note);
-  if (!done) return report(app, exitInput, done.error());
+  if (!done) return done.takeError();
   module = std::move(done->module);
   for (auto& phase : done->milliseconds) out.milliseconds.push_back(std::move(phase));
-  if (flags.emitModule.empty()) return exitOk;
-  auto written = writeOutput(flags.emitModule, print(*module));
-  return written ? exitOk : report(app, exitInput, written.error());
+  return flags.emitModule.empty() ? Result<void>() : writeOutput(flags.emitModule, print(*module));
 }
 
 }  // namespace
@@ -377,30 +348,31 @@ std::string deviceName(const ModelFlags& flags) {
   return flags.ranks && flags.device == "auto" ? fmt::format("auto:{}", flags.localRank) : flags.device;
 }
 
-int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& module, SessionOptions& options) {
+Result<SessionOptions> openDevice(const ModelFlags& flags, const Module& module) {
+  SessionOptions options;
   options.device = DeviceChoice(flags.device);
   options.seed = flags.seed;
   options.keepGrads = false;
   options.trainPipeline = "";  // the passes of the flags have already run
-  if (flags.device == "interp") return exitOk;
+  if (flags.device == "interp") return options;
   bool poolLeftOut = leavePoolOut(module);
   const std::string name = deviceName(flags);
   if (flags.opened && flags.openedAs != name)
-    return report(app, exitUsage,
-                  fmt::format("the run uses --device={}, but NCCL was initialized on --device={}: give "
-                              "--device, or --collective=mpi",
-                              flags.device, flags.openedAs));
+    return usageError(
+        fmt::format("the run uses --device={}, but NCCL was initialized on --device={}: give --device, or "
+                    "--collective=mpi",
+                    flags.device, flags.openedAs));
   vulkan::DeviceOptions wanted{name, flags.validation, false, {}};
   wanted.statistics = flags.statistics;
-  auto device =
-      flags.opened ? Result<std::shared_ptr<vulkan::Device>>(flags.opened) : vulkan::Device::open(wanted);
-  if (!device) return report(app, exitDevice, device.error());
-  options.device.open = *device;
+  options.device.open = flags.opened;
+  if (!flags.opened) {
+    TG_TRY(options.device.open, withCode(exitDevice, vulkan::Device::open(wanted)));
+  }
   options.onDiagnostic = [tell = toldOn(flags)](const Diagnostic& diagnostic) {
     if (diagnostic.severity != Severity::remark) tell(diagnostic);
   };
   if (!flags.noCache) options.cache = userCacheFolder();
-  const vulkan::DeviceInfo& info = (*device)->info();
+  const vulkan::DeviceInfo& info = options.device.open->info();
   if (flags.notes && poolLeftOut && info.name.find("llvmpipe") != std::string::npos)
     fmt::print(
         stderr,
@@ -408,7 +380,7 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
   if (info.type == "cpu" && flags.device == "auto" && flags.firstRank())
     fmt::print(stderr, "warning: running on the CPU device {}; --device=cpu says that this is meant\n",
                info.name);
-  return exitOk;
+  return options;
 }
 
 DiagnosticHandler toldOn(const ModelFlags& flags) {
@@ -418,29 +390,27 @@ DiagnosticHandler toldOn(const ModelFlags& flags) {
   };
 }
 
-int runFirst(const CLI::App& app, const std::string& pipeline, std::unique_ptr<Module>& module,
-             const DiagnosticHandler& told, std::vector<std::pair<std::string, double>>* milliseconds) {
-  if (pipeline.empty()) return exitOk;
+Result<void> runFirst(const std::string& pipeline, std::unique_ptr<Module>& module,
+                      const DiagnosticHandler& told,
+                      std::vector<std::pair<std::string, double>>* milliseconds) {
+  if (pipeline.empty()) return {};
   CompileOptions first;
   first.pipeline = pipeline;
   first.until = Stage::tensor;
   first.onDiagnostic = told;
-  auto ran = compile(std::move(module), {}, first);
-  if (!ran) return report(app, exitInput, ran.error());
-  module = std::move(ran->module);
-  if (milliseconds) *milliseconds = std::move(ran->milliseconds);
-  return exitOk;
+  TG_TRY(Compiled ran, compile(std::move(module), {}, first));
+  module = std::move(ran.module);
+  if (milliseconds) *milliseconds = std::move(ran.milliseconds);
+  return {};
 }
 
-int setBatch(const CLI::App& app, const std::string& function, int64_t size,
-             std::unique_ptr<Module>& module) {
+Result<void> setBatch(const std::string& function, int64_t size, std::unique_ptr<Module>& module) {
   if (module->stage > Stage::tensor)
-    return report(
-        app, exitInput,
+    return fail(
         fmt::format("@{} cannot be compiled for a batch of {}: the module is of stage {}, and another "
                     "batch wants one of stage tensor",
                     function, size, name(module->stage)));
-  return runFirst(app, fmt::format("set-batch{{n={} func={}}}", size, function), module, {});
+  return runFirst(fmt::format("set-batch{{n={} func={}}}", size, function), module, {});
 }
 
 Result<std::string> forRanks(const ModelFlags& flags, const std::string& pipeline) {
@@ -460,29 +430,25 @@ Result<std::string> forRanks(const ModelFlags& flags, const std::string& pipelin
   return parts ? passes.str() : pipeline;
 }
 
-int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module> module,
-              const std::vector<std::string>& entries, OpenModel& out) {
+Result<OpenModel> openModel(const ModelFlags& flags, std::unique_ptr<Module> module,
+                            const std::vector<std::string>& entries) {
   if (flags.emitModule != "-")
-    if (auto may = mayReplace("--emit-module", flags.emitModule, beginsModule, filesRead(flags)); !may)
-      return report(app, exitUsage, may.error());
-  auto pipeline = forRanks(flags, flags.pipeline);
-  if (!pipeline) return report(app, exitInput, pipeline.error());
-  if (int code = runFirst(app, *pipeline, module, toldOn(flags), &out.milliseconds)) return code;
+    TG_CHECK(
+        withCode(exitUsage, mayReplace("--emit-module", flags.emitModule, beginsModule, filesRead(flags))));
+  OpenModel out;
+  TG_TRY(const std::string pipeline, forRanks(flags, flags.pipeline));
+  TG_CHECK(runFirst(pipeline, module, toldOn(flags), &out.milliseconds));
   if (flags.emitModule.empty()) keepFunctions(*module, entries);
   out.source = clone(*module);
-  SessionOptions options;
+  TG_TRY(SessionOptions options, openDevice(flags, *module));
   options.ranks = flags.ranks;
   options.parts = out.parts = flags.parts;
-  if (int code = openDevice(app, flags, *module, options)) return code;
-  if (int code = compileModel(app, flags, entries, options, module, out)) return code;
-  auto session = Session::create(std::move(module), options);
-  if (!session) return report(app, codeOf(session.error()), session.error());
-  out.session = std::move(*session);
+  TG_CHECK(compileModel(flags, entries, options, module, out));
+  TG_TRY(out.session, fromDevice(Session::create(std::move(module), options)));
   const SessionInfo info = out.session->info();
   for (const auto& phase : info.milliseconds) out.milliseconds.push_back(phase);
-  if (flags.weights.empty()) return exitOk;
-  auto loaded = loadWeights(*out.session, flags.weights, flags.notes);
-  return loaded ? exitOk : report(app, exitInput, loaded.error());
+  if (!flags.weights.empty()) TG_CHECK(loadWeights(*out.session, flags.weights, flags.notes));
+  return out;
 }
 
 }  // namespace tg

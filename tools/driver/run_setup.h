@@ -22,14 +22,17 @@ namespace tg {
 /// The names of the functions that training and evaluation run.
 inline constexpr const char *kTrain = "train", *kEval = "eval";
 
-/// The exit code for an error: exitInput if it has a place in the text, otherwise that of a device error.
-int codeOf(const Error& error);
+/// An error that has no place in the text is one of the device.
+template <class T>
+Result<T> fromDevice(Result<T> result) {
+  const bool placed = result || placeOf(result.error().diagnostics().front().loc);
+  return placed ? std::move(result) : withCode(exitDevice, std::move(result));
+}
 
-/// Prints an error after the verb's name and returns the code.
-int report(const CLI::App& app, int code, const Error& error);
-int report(const CLI::App& app, int code, const std::string& message);
-/// From now on, appends reports to this text instead of printing them; null: prints them again.
-void holdReports(std::string* into);
+/// An error after the verb's name, as it is printed.
+std::string reportText(const CLI::App& app, const Error& error);
+/// Prints it and returns the error's exit code.
+int report(const CLI::App& app, const Error& error);
 
 /// A word as a shell takes it, in quotes if it needs them.
 std::string shellWord(const std::string& word);
@@ -49,9 +52,8 @@ CLI::Validator atLeast(double least);
 CLI::Validator above(double bound);
 CLI::Validator between(double least, double most);
 
-/// Parses a verb's arguments. Returns an exit code if --help was printed or if parsing failed (the error has been
-/// printed).
-std::optional<int> parseVerb(CLI::App& app, const Arguments& args);
+/// Parses a verb's arguments. Returns an exit code if --help, or an error with a hint at it, has been printed.
+Result<std::optional<int>> parseVerb(CLI::App& app, const Arguments& args);
 
 /// A module of stage tensor that needs less memory than another, and the number of parts in which its step runs the
 /// batch. Without a module, the batch stays whole.
@@ -96,43 +98,42 @@ void addModelFlags(CLI::App& app, ModelFlags& flags);
 std::vector<std::string> filesRead(const ModelFlags& flags);
 /// Adds --quiet: no notes, and what else the help says.
 void addQuietFlag(CLI::App& app, ModelFlags& flags, const char* help);
-/// Adds --set-dim, for verbs with --pipeline: sets extents of named axes when the module is loaded.
+/// Adds --pipeline and what goes with it: --set-dim, which sets extents of named axes when the module is loaded, and
+/// --load-pass-plugin, which loads plug-ins when it is parsed.
+void addPassFlags(CLI::App& app, ModelFlags& flags,
+                  const char* help = "run these passes first: 'append-grad,append-adam{lr=1e-3}'",
+                  const std::string& group = "Options");
+/// Adds --set-dim alone.
 CLI::Option* addSetDimFlag(CLI::App& app, std::vector<std::string>& into);
-/// Sets the extents that the flags give. Returns 0, or an exit code after printing the error.
-int setDims(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& module);
-/// Adds --load-pass-plugin, for verbs with --pipeline: loads plug-ins when the option is parsed.
-CLI::Option* addPluginFlag(CLI::App& app, std::vector<std::string>& into);
+/// Sets the extents that the flags give.
+Result<void> setDims(const ModelFlags& flags, std::unique_ptr<Module>& module);
 
-/// Reports that a verb needs parameters and got none: FILE is not a run, or does not exist.
-int reportNoParameters(const CLI::App& app, const std::string& file);
+/// The error of a verb that needs parameters and got none: FILE is not a run, or does not exist.
+Error noParameters(const CLI::App& app, const std::string& file);
 
 /// The device of the flags, as Device::open takes it. With `auto` each rank of a host gets a device of its own.
 std::string deviceName(const ModelFlags& flags);
-/// Opens the device of the flags, unless it is the interpreter, and prints notes on it. Returns 0, or an exit code
-/// after printing the error.
-int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& module, SessionOptions& options);
+/// Opens the device of the flags, unless it is the interpreter, and prints notes on it.
+Result<SessionOptions> openDevice(const ModelFlags& flags, const Module& module);
 
 /// The file that --tuning stands for. `auto` is the file that tune wrote for the device, which is null if none was
-/// requested, or a target other than the device's own. An error if the module already has its schedules. Returns 0, or
-/// an exit code after printing the error.
-int tuningOf(const CLI::App& app, const std::string& flag, const Module& module,
-             const vulkan::DeviceInfo* device, std::string& file);
+/// requested, or a target other than the device's own. An error if the module already has its schedules.
+Result<std::string> tuningOf(const std::string& flag, const Module& module, const vulkan::DeviceInfo* device);
 
 /// Prints diagnostics of passes and sessions on the first rank: warnings, and, if the flags allow notes, also notes and
 /// remarks.
 DiagnosticHandler toldOn(const ModelFlags& flags);
 
-/// Runs passes on the module. Sends their diagnostics to `told`, and adds the time of each pass if requested. Returns
-/// 0, or an exit code after printing the error.
-int runFirst(const CLI::App& app, const std::string& pipeline, std::unique_ptr<Module>& module,
-             const DiagnosticHandler& told,
-             std::vector<std::pair<std::string, double>>* milliseconds = nullptr);
+/// Runs passes on the module. Sends their diagnostics to `told`, and adds the time of each pass if requested.
+Result<void> runFirst(const std::string& pipeline, std::unique_ptr<Module>& module,
+                      const DiagnosticHandler& told,
+                      std::vector<std::pair<std::string, double>>* milliseconds = nullptr);
 
 /// The passes, with the number of ranks filled in for data-parallel, unless the user has given it.
 Result<std::string> forRanks(const ModelFlags& flags, const std::string& pipeline);
 
-/// Changes the extent of the batch axes of a function's arguments. Returns 0, or an exit code after printing the error.
-int setBatch(const CLI::App& app, const std::string& function, int64_t size, std::unique_ptr<Module>& module);
+/// Changes the extent of the batch axes of a function's arguments.
+Result<void> setBatch(const std::string& function, int64_t size, std::unique_ptr<Module>& module);
 
 /// A session, and the time of making it.
 struct OpenModel {
@@ -144,28 +145,27 @@ struct OpenModel {
 };
 
 /// Runs the pipeline of the flags, opens the device, compiles and loads the module. Compiles only the functions in
-/// `entries`, unless the module is to be written. Returns 0, or an exit code after printing the error.
-int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module> module,
-              const std::vector<std::string>& entries, OpenModel& out);
+/// `entries`, unless the module is to be written.
+Result<OpenModel> openModel(const ModelFlags& flags, std::unique_ptr<Module> module,
+                            const std::vector<std::string>& entries);
 
 /// Reads and verifies the module of the flags, which is a file or the name of a workload of tg-run bench, and sets the
-/// extents of named axes. Returns 0, or an exit code after printing the error.
-int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out);
-/// If FILE is a run or one of its checkpoints, uses its parameters unless others are given, and sets `run` to the run's
-/// folder; otherwise `run` stays "". Returns 0, or an exit code after printing the error.
-int takeRun(const CLI::App& app, ModelFlags& flags, std::string& run);
+/// extents of named axes.
+Result<std::unique_ptr<Module>> loadModule(const CLI::App& app, const ModelFlags& flags);
+/// If FILE is a run or one of its checkpoints, uses its parameters unless others are given, and returns the run's
+/// folder; otherwise "".
+Result<std::string> takeRun(ModelFlags& flags);
 
 /// The same for a module that must have `function`. If that has no updates yet and no passes were given, the module's
 /// own train_pipeline is used.
-int loadModel(const CLI::App& app, ModelFlags& flags, const std::string& function,
-              std::unique_ptr<Module>& out);
+Result<std::unique_ptr<Module>> loadModel(const CLI::App& app, ModelFlags& flags,
+                                          const std::string& function);
 
 /// Uses the module's train_pipeline, if it has one, when no passes were given and `function` does not learn yet.
 void takeOwnPipeline(const Module& module, ModelFlags& flags, const std::string& function);
 
-/// The target that --target means for this module. An error if the module is already compiled for another. Returns 0,
-/// or an exit code after printing the error.
-int takeTarget(const CLI::App& app, const std::string& text, const Module& module, Target& out);
+/// The target that --target means for this module. An error if the module is already compiled for another.
+Result<Target> takeTarget(const std::string& text, const Module& module);
 /// The target to compile a module for on an open device. A note on standard error says if the device's matrix units are
 /// too slow to be used.
 Target targetOn(const Module& module, const std::shared_ptr<vulkan::Device>& device, const std::string& cache,

@@ -11,19 +11,15 @@
 
 namespace tg {
 
-int takeTarget(const CLI::App& app, const std::string& text, const Module& module, Target& out) {
-  auto given = readTarget(text);
-  if (!given) return report(app, targetCode(text), given.error());
-  out = *given;
-  if (module.stage == Stage::tensor) return exitOk;
-  auto own = targetOf(module.attrs);
-  if (!own) return report(app, exitInput, own.error());
-  if (targetToJson(*own) == targetToJson(out)) return exitOk;
-  return report(
-      app, exitUsage,
+Result<Target> takeTarget(const std::string& text, const Module& module) {
+  TG_TRY(const Target given, readTarget(text));
+  if (module.stage == Stage::tensor) return given;
+  TG_TRY(const Target own, targetOf(module.attrs));
+  if (targetToJson(own) == targetToJson(given)) return given;
+  return usageError(
       fmt::format("--target={}: the module is of stage {} and compiled for '{}' already; another target "
                   "wants one of stage tensor",
-                  text, name(module.stage), own->name));
+                  text, name(module.stage), own.name));
 }
 
 Result<Target> deviceTarget() {

@@ -49,44 +49,34 @@ struct Train : Verb {
     addTrainFlags(app, flags);
   }
 
-  int run(CLI::App& app, const Arguments& args) override {
+  Result<int> run(CLI::App& app, const Arguments& args) override {
     TrainSignals::expectCheckpoints();
-    auto joined = joinRanks(flags.ranks);
-    if (!joined) return report(app, exitInput, joined.error());
-    model.ranks = *joined;
+    TG_TRY(model.ranks, joinRanks(flags.ranks));
     model.localRank = localRank();
     if (model.ranks)
       if (int code = initGpuCollectives(app, flags.ranks, model)) return code;
     OpenTraining training;
-    if (!model.ranks) {
-      if (int code = prepare(app, training)) return code;
-    } else if (int code = prepareTogether(app, training)) {
-      return code;
-    }
-    if (flags.dryRun) return model.firstRank() ? dryRun(app, training) : int{exitOk};
+    TG_TRY(const int code, model.ranks ? prepareTogether(app, training) : prepare(app, training));
+    if (code != exitOk) return code;
+    if (flags.dryRun) return model.firstRank() ? dryRun(training) : exitOk;
     if (auto taken = takeRunDir(app, commandOf(args), model, flags, training); !taken)
-      return model.ranks ? endJob(app, *model.ranks, exitInput, taken.error())
-                         : report(app, exitInput, taken.error());
+      return ended(app, taken.error());
     return go(app, training);
   }
 
  private:
   /// Does `prepare` and then compares the ranks. An error if one failed, or differs in what must be the same on all.
-  int prepareTogether(CLI::App& app, OpenTraining& training) {
-    std::string told;
-    holdReports(&told);
-    const bool notes = model.notes;
-    model.notes = notes && model.firstRank();
-    int code = prepare(app, training);
+  Result<int> prepareTogether(CLI::App& app, OpenTraining& training) {
+    model.notes = model.notes && model.firstRank();
+    Result<int> ready = prepare(app, training);
     RankFacts facts;
-    if (code == exitOk) {
+    if (ready && *ready == exitOk) {
       if (auto gathered = factsOf(training, flags.lr))
         facts = std::move(*gathered);
       else
-        code = report(app, exitDevice, gathered.error());
+        ready = withCode(exitDevice, gathered.takeError());
     }
-    holdReports(nullptr);
-    return compareRanks(app, *model.ranks, code, told, facts);
+    return compareRanks(app, *model.ranks, ready, facts);
   }
 
   /// The facts that must be equal on all ranks, so that they run the same steps with the same bits.
@@ -111,53 +101,51 @@ struct Train : Verb {
                      {"its first parameters", textHash(hashes)}};
   }
 
-  /// Checks, opens and compiles everything. Returns 0, or an exit code after printing the error.
-  int prepare(CLI::App& app, OpenTraining& training) {
+  /// Checks, opens and compiles everything. Returns 0, or the exit code of parsing the run's options.
+  Result<int> prepare(CLI::App& app, OpenTraining& training) {
     flags.quiet = !model.notes;
-    if (auto good = checkTrainFlags(model, flags); !good) return report(app, exitUsage, good.error());
-    auto resume = resumedRun(flags);
-    if (!resume) return report(app, exitInput, resume.error());
-    if (!resume->empty()) {
-      if (auto exit = goOn(app, *resume, training)) return *exit;
-      if (auto good = checkTrainFlags(model, flags); !good) return report(app, exitInput, good.error());
+    TG_CHECK(withCode(exitUsage, checkTrainFlags(model, flags)));
+    TG_TRY(const std::string resume, resumedRun(flags));
+    if (!resume.empty()) {
+      TG_TRY(const std::optional<int> exit, goOn(app, resume, training));
+      if (exit) return *exit;
+      TG_CHECK(checkTrainFlags(model, flags));
     }
-    if (int code = openTraining(app, model, flags, runOf(*resume), training)) return code;
+    TG_CHECK(openTraining(app, model, flags, runOf(resume), training));
     if (!flags.lr.empty()) {
       // Counted from the run's first step, so that a resumed run continues its schedule.
       Session& session = *training.model.session;
-      if (auto set = session.setLearningRate(flags.lr, 0); !set) return report(app, exitInput, set.error());
+      TG_CHECK(session.setLearningRate(flags.lr, 0));
       training.schedule = session.info().schedule + " by --lr";
     }
     return exitOk;
   }
 
   /// Opens a run to resume: its lock, its checkpoint, and its original options, which those of the command line
-  /// override. Returns an exit code on failure.
-  std::optional<int> goOn(CLI::App& app, const std::string& resume, OpenTraining& training) {
+  /// override. Returns an exit code if parsing these failed.
+  Result<std::optional<int>> goOn(CLI::App& app, const std::string& resume, OpenTraining& training) {
     const std::string run = runOf(resume);
     const TypedOptions typed = typedOptions(app);
-    if (auto locked = lockRun(resume, flags, model.firstRank(), training); !locked)
-      return report(app, exitInput, locked.error());
+    TG_CHECK(lockRun(resume, flags, model.firstRank(), training));
     // Before its first checkpoint, a run with --resume=auto uses the options typed now.
-    if (!training.checkpoint && flags.resume == "auto") return {};
-    if (auto same = checkTyped(run, typed); !same) return report(app, exitUsage, same.error());
-    if (auto exit = parseVerb(app, overRunConfig(run, typed))) return exit;
+    if (!training.checkpoint && flags.resume == "auto") return std::optional<int>();
+    TG_CHECK(withCode(exitUsage, checkTyped(run, typed)));
+    TG_TRY(const std::optional<int> exit, parseVerb(app, overRunConfig(run, typed)));
+    if (exit) return exit;
     if (!typed.contains("FILE")) model.file = RunDir{run}.model();
     training.stepsTyped = typed.contains("steps") || typed.contains("epochs");
     if (training.checkpoint && !typed.contains("seed")) model.seed = training.checkpoint->state.seed;
     flags.runDir = run;
-    return {};
+    return std::optional<int>();
   }
 
   /// Does everything except the steps; reads the data of the first one.
-  int dryRun(const CLI::App& app, OpenTraining& training) {
+  Result<int> dryRun(OpenTraining& training) {
     training.options.runDir.clear();
-    auto console = TrainConsole::open(flags, training);
-    if (!console) return report(app, exitInput, console.error());
-    auto batch = training.feed->batch(training.state.step / training.options.stride + 1);
-    if (!batch) return report(app, exitInput, batch.error());
+    TG_TRY(const auto console, TrainConsole::open(flags, training));
+    TG_CHECK(training.feed->batch(training.state.step / training.options.stride + 1));
     tellNotes(training);
-    (*console)->header(model);
+    console->header(model);
     fmt::print("dry run: {} would follow; nothing was written\n",
                countText(std::max<int64_t>(0, training.options.steps - training.state.step), "step"));
     return exitOk;
@@ -168,9 +156,9 @@ struct Train : Verb {
       if (model.notes || note.starts_with("warning: ")) fmt::print(stderr, "{}\n", note);
   }
 
-  int go(const CLI::App& app, OpenTraining& training) {
+  Result<int> go(const CLI::App& app, OpenTraining& training) {
     auto opened = TrainConsole::open(flags, training);
-    if (!opened) return ended(app, exitInput, opened.error());
+    if (!opened) return ended(app, opened.error());
     TrainConsole& console = **opened;
     if (model.firstRank()) tellNotes(training);
     if (model.firstRank()) console.header(model);
@@ -180,19 +168,17 @@ struct Train : Verb {
     TrainControl control;
     console.begin(trainer, control);
     auto signals = std::make_unique<TrainSignals>(control);
-    if (auto made = console.makeUp(); !made) return ended(app, exitInput, made.error());
+    if (auto made = console.makeUp(); !made) return ended(app, made.error());
     auto summary = trainer.run(console, control);
     console.eraseBar();
     if (!summary) {
-      int code = trainer.sessionFailed() && session.device() ? exitDevice : exitInput;
       // If the folder is gone, report that as the reason for a failed write.
       auto there = training.lock ? training.lock->check() : Result<void>();
-      if (model.ranks) {
-        failed(training, code);
-        return endJob(app, *model.ranks, code, there ? summary.error() : there.error());
-      }
-      report(app, code, there ? summary.error() : there.error());
-      return failed(training, code);
+      const Error error = withCode(trainer.sessionFailed() && session.device() ? exitDevice : exitInput,
+                                   there ? summary.takeError() : there.takeError());
+      if (!model.ranks) return failed(training, report(app, error));
+      failed(training, error.exitCode());
+      return endJob(app, *model.ranks, error);
     }
     console.wrote(writeCollectiveTimes(training, collectives_));
     console.finish();
@@ -206,8 +192,9 @@ struct Train : Verb {
   }
 
   /// Ends the run with an error, and also the job if there are other ranks.
-  int ended(const CLI::App& app, int code, const Error& error) const {
-    return model.ranks ? endJob(app, *model.ranks, code, error) : report(app, code, error);
+  Result<int> ended(const CLI::App& app, const Error& error) const {
+    if (model.ranks) return endJob(app, *model.ranks, error);
+    return error;
   }
 
   /// The cost of collectives in a step. It includes the compilation in the first step.
@@ -262,15 +249,15 @@ struct Train : Verb {
     return code;
   }
 
-  int conclude(const CLI::App& app, OpenTraining& training, TrainConsole& console,
-               const TrainSummary& summary) {
+  Result<int> conclude(const CLI::App& app, OpenTraining& training, TrainConsole& console,
+                       const TrainSummary& summary) {
     // Only rank 0 prints.
-    if (!model.firstRank()) return summary.end == TrainEnd::notFinite ? int{exitNumeric} : int{exitOk};
+    if (!model.firstRank()) return summary.end == TrainEnd::notFinite ? exitNumeric : exitOk;
     if (summary.end == TrainEnd::notFinite) {
-      Error error = fail(summary.fault + "; the parameters of this step are not saved");
+      Error error =
+          withCode(exitNumeric, fail(summary.fault + "; the parameters of this step are not saved"));
       for (const std::string& note : summary.faultNotes) error.addNote(nullptr, note);
-      report(app, exitNumeric, error);
-      return failed(training, exitNumeric);
+      return failed(training, report(app, error));
     }
     if (summary.meanOf)
       console.line(fmt::format("{} in {:.1f} s | mean loss of the last {} {:.4f}",
@@ -288,16 +275,14 @@ struct Train : Verb {
       fmt::print(stderr,
                  "warning: all steps after step {} were left out, the parameters are as before them\n",
                  summary.firstStep);
-    if (auto saved = writeParams(*training.model.session, flags.out); !saved)
-      return report(app, exitInput, saved.error());
+    TG_CHECK(writeParams(*training.model.session, flags.out));
     if (!flags.out.empty()) console.line(fmt::format("saved {}", flags.out));
     if (summary.end == TrainEnd::done && console.lost().empty()) return exitOk;
     const std::string& dir = training.options.runDir;
     if (const std::string lost = console.lost().empty() ? lostOutput() : console.lost(); !lost.empty())
-      return report(app, exitInput,
-                    dir.empty() ? lost
-                                : fmt::format("{}; the run ends at step {}. Resume: tg-run train --resume={}",
-                                              lost, summary.step, shellWord(dir)));
+      return fail(dir.empty() ? lost
+                              : fmt::format("{}; the run ends at step {}. Resume: tg-run train --resume={}",
+                                            lost, summary.step, shellWord(dir)));
     const std::string why = summary.end == TrainEnd::outOfTime ? "out of time" : "interrupted";
     const char* owed = summary.evaluationOwed ? ", before its evaluation was done" : "";
     if (dir.empty())

@@ -130,10 +130,7 @@ struct TuneVerb : Verb {
         ->option_text(" ");
     app.add_option("--device", model.device, "auto (default), gpu, cpu, an index, a UUID, a part of the name")
         ->option_text("DEVICE");
-    app.add_option("--pipeline", model.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'")
-        ->option_text("PASSES");
-    addSetDimFlag(app, model.dims);
-    addPluginFlag(app, model.plugins);
+    addPassFlags(app, model);
     app.add_option("-o,--out", out, "the tuning file; the device's, which --tuning=auto is, by default")
         ->option_text("FILE");
     app.add_option("--rounds", options.rounds, "times each schedule is timed, at least")
@@ -145,43 +142,43 @@ struct TuneVerb : Verb {
     app.add_flag("--json", json, "print JSON, with every schedule's times");
   }
 
-  int load(const CLI::App& app, std::unique_ptr<Module>& module) {
-    if (int code = loadSource(app, model, module)) return code;
+  Result<std::unique_ptr<Module>> load(const CLI::App& app) {
+    TG_TRY(std::unique_ptr<Module> module, loadSource(app, model));
     if (module->func("train")) takeOwnPipeline(*module, model, "train");
     if (module->stage > Stage::fused)
-      return report(app, exitInput,
-                    fmt::format("{} is of stage {}, whose schedules are made use of already: give a module "
-                                "of stage tensor or fused",
-                                model.file, name(module->stage)));
-    return runFirst(app, model.pipeline, module, toldOn(model));
+      return fail(
+          fmt::format("{} is of stage {}, whose schedules are made use of already: give a module of stage "
+                      "tensor or fused",
+                      model.file, name(module->stage)));
+    TG_CHECK(runFirst(model.pipeline, module, toldOn(model)));
+    return module;
   }
 
   /// Chooses the output file before anything is timed.
-  int openOutput(const CLI::App& app, const vulkan::DeviceInfo& device) {
+  Result<void> openOutput(const vulkan::DeviceInfo& device) {
     ofCache = out.empty();
     if (ofCache) {
       const std::string folder = model.noCache ? "" : userCacheFolder();
       out = tuningFile(folder, device);
-      if (out.empty())
-        return report(app, exitUsage, "there is no folder for caches to keep the file in: give -o FILE");
+      if (out.empty()) return usageError("there is no folder for caches to keep the file in: give -o FILE");
       std::error_code failed;
       fs::create_directories(folder, failed);
-      if (failed) return report(app, exitInput, fmt::format("{}: {}", folder, failed.message()));
+      if (failed) return fail(fmt::format("{}: {}", folder, failed.message()));
     }
-    auto may = ofCache ? mayWrite("--out", out) : mayReplace("--out", out, beginsTuning, filesRead(model));
-    if (!may) return report(app, exitUsage, may.error());
-    if (!fs::is_regular_file(out)) return exitOk;
+    TG_CHECK(withCode(exitUsage, ofCache ? mayWrite("--out", out)
+                                         : mayReplace("--out", out, beginsTuning, filesRead(model))));
+    if (!fs::is_regular_file(out)) return {};
     auto before = readTuning(out);
-    if (before) return exitOk;
-    if (!ofCache) return report(app, exitInput, before.error());
+    if (before) return {};
+    if (!ofCache) return before.takeError();
     fmt::print(stderr, "warning: {} is damaged and is made anew\n", out);
-    return exitOk;
+    return {};
   }
 
-  int write(const CLI::App& app, const std::vector<TunedRegion>& regions) {
+  Result<void> write(const std::vector<TunedRegion>& regions) {
     const Totals totals(regions);
     size_t entries = 0;
-    auto done = updateOutput(out, [&](const std::optional<std::string>& held) -> Result<std::string> {
+    TG_CHECK(updateOutput(out, [&](const std::optional<std::string>& held) -> Result<std::string> {
       AttrList tuning;
       if (held) {
         auto before = parseTuning(*held, out);
@@ -191,15 +188,14 @@ struct TuneVerb : Verb {
       mergeTuning(tuning, regions);
       entries = tuning.size();
       return printTuning(std::move(tuning));
-    });
-    if (!done) return report(app, exitInput, done.error());
-    if (json) return exitOk;
+    }));
+    if (json) return {};
     if (!regions.empty() && !tellsAny(regions)) fmt::print("{}\n", kNoStatistics);
     fmt::print("{} at {}: {:.3f} ms by rule, {:.3f} ms by the fastest, {:.2f} times as fast\n",
                countText(regions.size(), "kernel"), countText(totals.places, "place"), totals.chosen * 1e-3,
                totals.best * 1e-3, totals.best > 0 ? totals.chosen / totals.best : 1.0);
     fmt::print("wrote {}: {}, {} of this module\n", out, countText(entries, "schedule"), totals.replaced);
-    return exitOk;
+    return {};
   }
 
   /// The rates of f32 products with and without f32x3, if the module has such products and the device the matrix units.
@@ -210,22 +206,19 @@ struct TuneVerb : Verb {
     return measureProduct(device, "f32x3", matrixSchedules(target), options.shaders);
   }
 
-  int run(CLI::App& app, const Arguments&) override {
+  Result<int> run(CLI::App& app, const Arguments&) override {
     if (model.device == "interp")
-      return report(app, exitUsage, "tune times kernels on a Vulkan device; --device=interp has none");
+      return usageError("tune times kernels on a Vulkan device; --device=interp has none");
     const std::string given = model.file;
-    std::unique_ptr<Module> module;
-    if (int code = load(app, module)) return code;
+    TG_TRY(std::unique_ptr<Module> module, load(app));
     model.statistics = true;
-    SessionOptions opened;
-    if (int code = openDevice(app, model, *module, opened)) return code;
+    TG_TRY(const SessionOptions opened, openDevice(model, *module));
     const std::shared_ptr<vulkan::Device>& device = opened.device.open;
-    if (int code = openOutput(app, device->info())) return code;
+    TG_CHECK(openOutput(device->info()));
     CompileOptions until;
     until.until = Stage::fused;
     const Target target = targetOn(*module, device, opened.cache, model.notes);
-    auto fused = compile(std::move(module), target, until);
-    if (!fused) return report(app, exitInput, fused.error());
+    TG_TRY(const Compiled fused, compile(std::move(module), target, until));
     if (!json) {
       fmt::print("{} on {}{}\n", given == "-" ? "standard input" : given, device->info().name,
                  device->info().type == "cpu" ? ", a CPU: what else it does shows in the times" : "");
@@ -233,21 +226,21 @@ struct TuneVerb : Verb {
       options.onRegion = printRow;
     }
     options.shaders = shaderFolder(opened.cache);
-    auto regions = tune(*fused->module, device, options);
-    if (!regions) return report(app, exitDevice, regions.error());
-    auto wide = halves(*fused->module, device);
-    if (!wide) return report(app, exitDevice, wide.error());
+    TG_TRY(const std::vector<TunedRegion> regions,
+           withCode(exitDevice, tune(*fused.module, device, options)));
+    TG_TRY(const std::optional<MatrixFigures> wide, withCode(exitDevice, halves(*fused.module, device)));
     if (json) {
       Json all{
-          {"device", device->info().name}, {"driver", device->info().driver}, {"kernels", toJson(*regions)}};
-      if (*wide)
+          {"device", device->info().name}, {"driver", device->info().driver}, {"kernels", toJson(regions)}};
+      if (wide)
         all["f32x3"] = {
-            {"gflops", (*wide)->matrices}, {"f32_gflops", (*wide)->scalars}, {"pays", matricesPay(**wide)}};
+            {"gflops", wide->matrices}, {"f32_gflops", wide->scalars}, {"pays", matricesPay(*wide)}};
       fmt::print("{}\n", jsonText(all, 2));
-    } else if (*wide) {
-      fmt::print("{}\n", adviceOf(**wide));
+    } else if (wide) {
+      fmt::print("{}\n", adviceOf(*wide));
     }
-    return write(app, *regions);
+    TG_CHECK(write(regions));
+    return exitOk;
   }
 };
 

@@ -47,80 +47,73 @@ Result<std::vector<std::string>> chosenDevices(const std::string& text) {
 /// Verifies one module on one device.
 class Verification {
  public:
-  Verification(const CLI::App& app, const ModelFlags& model, const VerifyFlags& flags,
-               std::shared_ptr<vulkan::Device> device)
-      : app_(app), model_(model), flags_(flags), device_(std::move(device)) {}
+  Verification(const ModelFlags& model, const VerifyFlags& flags, std::shared_ptr<vulkan::Device> device)
+      : model_(model), flags_(flags), device_(std::move(device)) {}
 
-  int run(const Module& source, const std::vector<std::string>& functions) {
+  /// exitOk, or exitNumeric if something differs.
+  Result<int> run(const Module& source, const std::vector<std::string>& functions) {
     CompileOptions options;
     options.keepGrads = true;
-    if (int code = tuningOf(app_, model_.tuning, source, &device_->info(), options.tuning)) return code;
-    auto done = compile(clone(source), targetOn(source, device_, userCacheFolder()), options);
-    if (!done) return report(app_, exitInput, done.error());
-    spirv_ = std::move(done->module);
+    TG_TRY(options.tuning, tuningOf(model_.tuning, source, &device_->info()));
+    TG_TRY(Compiled done, compile(clone(source), targetOn(source, device_, userCacheFolder()), options));
+    spirv_ = std::move(done.module);
     source_ = source.stage < Stage::planned ? &source : nullptr;
     if (!source_)
       fmt::print("a module of stage {} has no f64 oracle for whole functions: each kernel is compared\n",
                  tg::name(source.stage));
-    auto storage = randomStorage(source, model_.seed);
-    if (!storage) return report(app_, exitInput, storage.error());
-    storage_ = std::move(*storage);
+    TG_TRY(storage_, randomStorage(source, model_.seed));
     int worst = exitOk;
     for (const std::string& function : functions) {
-      int code = one(*source.func(function));
-      if (code != exitOk && code != exitNumeric) return code;
+      TG_TRY(const int code, one(*source.func(function)));
       worst = std::max(worst, code);
     }
     return worst;
   }
 
  private:
-  int one(const Item& func) {
+  Result<int> one(const Item& func) {
     std::vector<std::string> given;
     for (const std::string& text : flags_.inputs)
       if (func.arg(text.substr(0, text.find('=')))) given.push_back(text);
-    auto inputs = randomInputs(func, given, model_.seed);
-    if (!inputs) return report(app_, exitInput, inputs.error());
-    if (!source_) return walk(func.name, *inputs, false);
-    auto checks = compareFunction(*source_, *spirv_, func.name, storage_, *inputs, device_);
-    if (!checks) return report(app_, codeOf(checks.error()), checks.error());
+    TG_TRY(const Inputs inputs, randomInputs(func, given, model_.seed));
+    if (!source_) return walk(func.name, inputs, false);
+    TG_TRY(const std::vector<ResultCheck> checks,
+           fromDevice(compareFunction(*source_, *spirv_, func.name, storage_, inputs, device_)));
     int64_t wrong = 0;
-    for (const ResultCheck& check : *checks) {
+    for (const ResultCheck& check : checks) {
       wrong += !check.close;
       fmt::print("{}  @{} {} {} {}{}\n", check.close ? "ok     " : "DIFFERS", func.name, check.kind,
                  check.name, check.type.str(), check.close ? "" : ": " + check.why);
     }
     fmt::print("@{}: {} of {} with the interpreter on {}\n", func.name,
-               static_cast<int64_t>(checks->size()) - wrong,
-               countText(checks->size(), "value agrees", "values agree"), device_->info().name);
+               static_cast<int64_t>(checks.size()) - wrong,
+               countText(checks.size(), "value agrees", "values agree"), device_->info().name);
     if (flags_.bisect || (wrong && !flags_.dump.empty())) {
-      int code = walk(func.name, *inputs, wrong > 0);
+      TG_TRY(const int code, walk(func.name, inputs, wrong > 0));
       if (code != exitOk) return code;
     }
     return wrong ? exitNumeric : exitOk;
   }
 
   /// Compares kernel by kernel. `expected`: the whole function is known to differ.
-  int walk(const std::string& function, const Inputs& inputs, bool expected) {
-    auto steps = KernelSteps::create(*spirv_, function, device_);
-    if (!steps) return report(app_, exitDevice, steps.error());
-    if (auto begun = steps->begin(storage_, inputs); !begun) return report(app_, exitDevice, begun.error());
+  Result<int> walk(const std::string& function, const Inputs& inputs, bool expected) {
+    TG_TRY(auto steps, withCode(exitDevice, KernelSteps::create(*spirv_, function, device_)));
+    TG_CHECK(withCode(exitDevice, steps.begin(storage_, inputs)));
     KernelStep step;
     while (true) {
-      auto more = steps->next(step);
-      if (!more) return report(app_, exitDevice, more.error());
-      if (!*more) break;
-      if (step.wrong() || !step.findings.empty()) return blame(function, step, steps->dispatches());
+      TG_TRY(const bool more, withCode(exitDevice, steps.next(step)));
+      if (!more) break;
+      if (step.wrong() || !step.findings.empty()) return blame(function, step, steps.dispatches());
     }
     fmt::print("@{}: {} with the interpreter on equal inputs on {}\n", function,
-               countText(steps->dispatches(), "kernel agrees", "kernels agree"), device_->info().name);
+               countText(steps.dispatches(), "kernel agrees", "kernels agree"), device_->info().name);
     if (expected)
       fmt::print(
           "  no kernel is wrong by itself: the order of commands, or how the module was compiled, is\n");
     return exitOk;
   }
 
-  int blame(const std::string& function, const KernelStep& step, int64_t dispatches) {
+  Result<int> blame(const std::string& function, const KernelStep& step, int64_t dispatches) {
     std::string label = step.op->word("label"), place = locString(step.op->loc);
     fmt::print("@{}: kernel @{}{} is the first that {}: dispatch {} of {}{}\n", function, step.kernel->name,
                label.empty() ? "" : " (" + label + ")",
@@ -130,14 +123,12 @@ class Verification {
     for (const StepBuffer& buffer : step.buffers)
       if (!buffer.close) fmt::print("  %{}, {}\n", buffer.name, buffer.why);
     if (flags_.dump.empty()) return exitNumeric;
-    auto folder = dumpStep(flags_.dump, function, *spirv_, step, device_->info());
-    if (!folder) return report(app_, exitInput, folder.error());
+    TG_TRY(const std::string folder, dumpStep(flags_.dump, function, *spirv_, step, device_->info()));
     fmt::print("  its inputs{} and its code are in {}\n", step.findings.empty() ? ", both outputs" : "",
-               *folder);
+               folder);
     return exitNumeric;
   }
 
-  const CLI::App& app_;
   const ModelFlags& model_;
   const VerifyFlags& flags_;
   std::shared_ptr<vulkan::Device> device_;
@@ -190,10 +181,7 @@ struct Verify : Verb {
     app.add_option("--input", flags.inputs, "instead of a random one: x=@x.npy, x=[1,2]")
         ->option_text("NAME=SPEC");
     app.add_option("--seed", model.seed, "of the random parameters and inputs")->option_text("N");
-    app.add_option("--pipeline", model.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'")
-        ->option_text("PASSES");
-    addSetDimFlag(app, model.dims);
-    addPluginFlag(app, model.plugins);
+    addPassFlags(app, model);
     app.add_option("--tuning", model.tuning, "schedules measured on the device; auto is tune's file for it")
         ->option_text("FILE");
     app.add_flag("--bisect", flags.bisect, "run the kernels one by one; name the first that differs");
@@ -202,29 +190,23 @@ struct Verify : Verb {
     app.add_flag("--validation", model.validation, "run under the Vulkan validation layer");
   }
 
-  int run(CLI::App& app, const Arguments&) override {
-    std::unique_ptr<Module> module;
-    if (int code = loadSource(app, model, module)) return code;
-    if (int code = runFirst(app, model.pipeline, module, toldOn(model))) return code;
-    auto functions = functionsOf(*module, flags.entry);
-    if (!functions) return report(app, exitInput, functions.error());
-    if (auto named = checkNames(*module, *functions, flags.inputs); !named)
-      return report(app, exitInput, named.error());
-    auto devices = chosenDevices(flags.devices);
-    if (!devices) return report(app, flags.devices == "all" ? exitDevice : exitUsage, devices.error());
-    if (!flags.dump.empty())
-      if (auto may = mayMakeFolder("--dump", flags.dump); !may) return report(app, exitUsage, may.error());
+  Result<int> run(CLI::App& app, const Arguments&) override {
+    TG_TRY(std::unique_ptr<Module> module, loadSource(app, model));
+    TG_CHECK(runFirst(model.pipeline, module, toldOn(model)));
+    TG_TRY(const std::vector<std::string> functions, functionsOf(*module, flags.entry));
+    TG_CHECK(checkNames(*module, functions, flags.inputs));
+    TG_TRY(const std::vector<std::string> devices,
+           withCode(flags.devices == "all" ? exitDevice : exitUsage, chosenDevices(flags.devices)));
+    if (!flags.dump.empty()) TG_CHECK(withCode(exitUsage, mayMakeFolder("--dump", flags.dump)));
     // Check all names before the first comparison.
     auto known = vulkan::listDevices();
-    for (size_t i = 0; known && i < devices->size(); ++i)
-      if (auto found = vulkan::selectDevice(*known, (*devices)[i]); !found)
-        return report(app, exitDevice, found.error());
+    for (const std::string& select : devices)
+      if (known) TG_CHECK(withCode(exitDevice, vulkan::selectDevice(*known, select)));
     int worst = exitOk;
-    for (const std::string& select : *devices) {
-      auto device = vulkan::Device::open({select, model.validation, false, {}});
-      if (!device) return report(app, exitDevice, device.error());
-      int code = Verification(app, model, flags, *device).run(*module, *functions);
-      if (code != exitOk && code != exitNumeric) return code;
+    for (const std::string& select : devices) {
+      TG_TRY(const auto device,
+             withCode(exitDevice, vulkan::Device::open({select, model.validation, false, {}})));
+      TG_TRY(const int code, Verification(model, flags, device).run(*module, functions));
       worst = std::max(worst, code);
     }
     return worst;

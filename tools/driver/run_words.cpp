@@ -167,39 +167,39 @@ static std::string faultyConfig(CLI::App& app, const Arguments& args) {
   return checkValues(app) ? file : "";
 }
 
-std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
+Result<std::optional<int>> parseVerb(CLI::App& app, const Arguments& args) {
   if (const std::string flag = withoutValue(app, args); !flag.empty())
-    return report(app, exitUsage, fmt::format("{0}= has no value; see {1} --help", flag, app.get_name()));
+    return usageError(fmt::format("{0}= has no value; see {1} --help", flag, app.get_name()));
   try {
     parseWords(app, args);
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", helpOf(app));
-    return exitOk;
+    return std::optional<int>(exitOk);
   } catch (const CLI::ExtrasError& error) {
     fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(),
                unknownFlag(app, args).value_or(error.what()), app.get_name());
-    return exitUsage;
+    return std::optional<int>(exitUsage);
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string twice = givenTwice(app, args);
     fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(),
                twice.empty() ? error.what() : twice + " is given more than once", app.get_name());
-    return exitUsage;
+    return std::optional<int>(exitUsage);
   } catch (const CLI::FileError& error) {  // CLI11 does not say why it cannot read the file
     auto text = readInput(app.get_config_ptr()->as<std::string>());
-    return text ? report(app, exitInput, std::string(error.what())) : report(app, exitInput, text.error());
+    return text ? fail(error.what()) : text.takeError();
   } catch (const CLI::ParseError& error) {
     const std::string why = whyWrong(app, error);
     if (const std::string file = faultyConfig(app, args); !file.empty())
-      return report(app, exitInput, why.starts_with(file) ? why : fmt::format("{}: {}", file, why));
+      return fail(why.starts_with(file) ? why : fmt::format("{}: {}", file, why));
     fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(), why, app.get_name());
-    return exitUsage;
+    return std::optional<int>(exitUsage);
   }
   if (auto good = checkValues(app); !good) {
     const std::string file = faultyConfig(app, args);
-    return file.empty() ? report(app, exitUsage, good.error())
-                        : report(app, exitInput, fmt::format("{}: {}", file, good.error().message()));
+    return file.empty() ? withCode(exitUsage, good.takeError())
+                        : fail(fmt::format("{}: {}", file, good.error().message()));
   }
-  return {};
+  return std::optional<int>();
 }
 
 }  // namespace tg

@@ -12,21 +12,20 @@
 
 namespace tg {
 
-int runInParts(const CLI::App& app, int64_t microBatch, ModelFlags& model, std::unique_ptr<Module>& module,
-               std::vector<std::string>& notes) {
-  if (microBatch == 0) return exitOk;
+Result<void> runInParts(int64_t microBatch, ModelFlags& model, std::unique_ptr<Module>& module,
+                        std::vector<std::string>& notes) {
+  if (microBatch == 0) return {};
   const int64_t rows = batchSize(*module->func(kTrain));
   if (rows == 0)
-    return report(app, exitInput,
-                  fmt::format("--micro-batch: no argument of @train says which axis is its batch; write %x: "
-                              "tensor<…> {{batch = 0}} in {}",
-                              model.file));
+    return fail(
+        fmt::format("--micro-batch: no argument of @train says which axis is its batch; write %x: tensor<…> "
+                    "{{batch = 0}} in {}",
+                    model.file));
   if (rows % microBatch)
-    return report(
-        app, exitUsage,
+    return usageError(
         fmt::format("--micro-batch={} is no divisor of the batch, {}", microBatch, countText(rows, "row")));
   model.parts = rows / microBatch;
-  if (model.parts == 1) return exitOk;
+  if (model.parts == 1) return {};
   notes.push_back(
       fmt::format("note: a step runs its {} rows in {} parts and sums their gradients", rows, model.parts));
   if (module->stage == Stage::tensor)
@@ -37,15 +36,14 @@ int runInParts(const CLI::App& app, int64_t microBatch, ModelFlags& model, std::
           "{}: {}",
           locString(why.loc), why.message));
     }
-  auto passes = accumulating(model.pipeline, [&](int64_t calls) { return calls * model.parts; });
-  if (!passes) return report(app, exitInput, passes.error());
-  if (passes->empty())
-    return report(app, exitInput,
-                  fmt::format("--micro-batch sums gradients by append-grad{{accumulate={}}}, and '{}' has no "
-                              "append-grad",
-                              model.parts, model.pipeline));
-  model.pipeline = *passes;
-  return setBatch(app, kTrain, microBatch, module);
+  TG_TRY(std::string passes,
+         accumulating(model.pipeline, [&](int64_t calls) { return calls * model.parts; }));
+  if (passes.empty())
+    return fail(fmt::format("--micro-batch sums gradients by append-grad{{accumulate={}}}, and '{}' has no "
+                            "append-grad",
+                            model.parts, model.pipeline));
+  model.pipeline = std::move(passes);
+  return setBatch(kTrain, microBatch, module);
 }
 
 MakeSmaller rowsWithin(ModelFlags& model, const Module& written, const std::vector<std::string>& entries,
@@ -77,18 +75,17 @@ MakeSmaller rowsWithin(ModelFlags& model, const Module& written, const std::vect
   };
 }
 
-int openStep(const CLI::App& app, const ModelFlags& flags, int64_t microBatch, std::unique_ptr<Module> module,
-             OpenModel& out) {
+Result<OpenModel> openStep(const ModelFlags& flags, int64_t microBatch, std::unique_ptr<Module> module) {
   ModelFlags model = flags;
   std::vector<std::string> notes;
   const std::vector<std::string> entries = {kTrain};
-  if (int code = runInParts(app, microBatch, model, module, notes)) return code;
+  TG_CHECK(runInParts(microBatch, model, module, notes));
   if (!model.memory.empty() && microBatch == 0 && module->stage == Stage::tensor)
     model.smaller = rowsWithin(model, *module, entries, microBatch, notes);
-  const int code = openModel(app, model, std::move(module), entries, out);
+  TG_TRY(OpenModel out, openModel(model, std::move(module), entries));
   for (const std::string& note : notes)
-    if (code == exitOk && model.notes) fmt::print(stderr, "{}\n", note);
-  return code;
+    if (model.notes) fmt::print(stderr, "{}\n", note);
+  return out;
 }
 
 }  // namespace tg

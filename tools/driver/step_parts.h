@@ -15,9 +15,9 @@ inline constexpr const char* kMicroBatchHelp =
     "run N rows of the batch at a time and sum their gradients: the memory of N rows";
 
 /// Implements --micro-batch: changes the train function to `microBatch` rows of its batch (0 means all), so that a step
-/// runs it in parts. Sets the pipeline and the parts of the flags. Returns 0, or an exit code after printing the error.
-int runInParts(const CLI::App& app, int64_t microBatch, ModelFlags& model, std::unique_ptr<Module>& module,
-               std::vector<std::string>& notes);
+/// runs it in parts. Sets the pipeline and the parts of the flags.
+Result<void> runInParts(int64_t microBatch, ModelFlags& model, std::unique_ptr<Module>& module,
+                        std::vector<std::string>& notes);
 
 /// The fallback if the whole batch does not fit in --memory, or only at a high price: compiles the train function for
 /// the number of rows that keeps the budget at the least cost. Sets the parts of the flags, and `microBatch` to these
@@ -26,8 +26,7 @@ MakeSmaller rowsWithin(ModelFlags& model, const Module& written, const std::vect
                        int64_t& microBatch, std::vector<std::string>& notes);
 
 /// openModel for measured steps of @train: runs them in the same parts as `train` does, and prints its notes on
-/// standard error. Returns 0, or an exit code after printing the error.
-int openStep(const CLI::App& app, const ModelFlags& flags, int64_t microBatch, std::unique_ptr<Module> module,
-             OpenModel& out);
+/// standard error.
+Result<OpenModel> openStep(const ModelFlags& flags, int64_t microBatch, std::unique_ptr<Module> module);
 
 }  // namespace tg

@@ -13,11 +13,9 @@ bool isTargetFile(std::string_view text) {
   return !text.starts_with('{') && (text.find('/') != std::string_view::npos || text.ends_with(".json"));
 }
 
-int targetCode(std::string_view text) { return isTargetFile(text) ? exitInput : exitUsage; }
-
 Result<Target> readTarget(const std::string& text) {
-  if (text.starts_with('{')) return targetFromJson(text, "target");
-  if (!isTargetFile(text)) return targetByName(text);
+  if (!isTargetFile(text))
+    return withCode(exitUsage, text.starts_with('{') ? targetFromJson(text, "target") : targetByName(text));
   TG_TRY(const std::string json, readInput(text));
   return targetFromJson(json, text);
 }
@@ -44,12 +42,7 @@ static std::string onOneLine(const std::string& json) {
   return out;
 }
 
-static int fails(const Command& command, int code, const Error& error) {
-  fmt::print(stderr, "{}: {}", command.tool, error.str());
-  return code;
-}
-
-int resolveTargets(Command& command, const OptHooks& hooks) {
+Result<void> resolveTargets(Command& command, const OptHooks& hooks) {
   bool used = false;
   for (PipelineStep& step : command.pipeline.steps()) {
     if (!step.pass->option("target")) continue;
@@ -58,18 +51,16 @@ int resolveTargets(Command& command, const OptHooks& hooks) {
     used = true;
     if (text.empty()) continue;
     if (text == "auto" && !hooks.deviceTarget)
-      return fails(
-          command, exitUsage,
-          fail("target 'auto' needs a device, which this tool does not ask for: use tg-opt, or a name or "
-               "file"));
-    auto target = text == "auto" ? hooks.deviceTarget() : readTarget(text);
-    if (!target) return fails(command, text == "auto" ? exitDevice : targetCode(text), target.error());
-    if (text == "auto" || isTargetFile(text)) text = onOneLine(targetToJson(*target));
+      return usageError(
+          "target 'auto' needs a device, which this tool does not ask for: use tg-opt, or a name or file");
+    TG_TRY(const Target target,
+           text == "auto" ? withCode(exitDevice, hooks.deviceTarget()) : readTarget(text));
+    if (text == "auto" || isTargetFile(text)) text = onOneLine(targetToJson(target));
     set(step.options, "target", Attr::string(std::move(text)));
   }
   if (!command.target.empty() && !used)
-    return fails(command, exitUsage, fail("--target is for fuse, which is not among the passes"));
-  return exitOk;
+    return usageError("--target is for fuse, which is not among the passes");
+  return {};
 }
 
 }  // namespace tg

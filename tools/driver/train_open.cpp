@@ -119,18 +119,18 @@ std::string otherBatches(const std::string& run, const TrainFlags& flags) {
   return "";
 }
 
-/// Returns 0, or an exit code after printing what differs.
-int checkSameData(const CLI::App& app, const std::string& run, const TrainFlags& flags,
-                  const TrainState& saved, OpenTraining& out) {
+/// An error if the data is not that of the run.
+Result<void> checkSameData(const std::string& run, const TrainFlags& flags, const TrainState& saved,
+                           OpenTraining& out) {
   if (!comparableData(saved.dataHash)) {
     out.notes.push_back("warning: the run was started by an older version, so whether its data is the "
                         "same is not known");
-    return exitOk;
+    return {};
   }
-  if (saved.dataHash == out.feed->fingerprint()) return exitOk;
+  if (saved.dataHash == out.feed->fingerprint()) return {};
   if (const std::string option = otherBatches(run, flags); !option.empty())
-    return report(app, exitUsage, differs(option, run));
-  return report(app, exitInput, differs("the data is not what the run was started with", run));
+    return withCode(exitUsage, differs(option, run));
+  return differs("the data is not what the run was started with", run);
 }
 
 Result<void> setParams(Session& session, const std::vector<std::string>& specs) {
@@ -210,25 +210,25 @@ void beginState(const TrainState& saved, const RankShare& share, const ModelFlag
 Result<void> restore(Session& session, const OpenCheckpoint& checkpoint, const RankShare& share) {
   const UploadOptions given{.partial = share.others, .others = share.others};
   TG_CHECK(readTensors(checkpoint, [&](ItemKind kind, const TensorSource& tensors) -> Result<void> {
-    auto written = session.writeTensors(kind, tensors, kind == ItemKind::state ? given : UploadOptions());
-    return written ? Result<void>() : written.error();
+    TG_CHECK(session.writeTensors(kind, tensors, kind == ItemKind::state ? given : UploadOptions()));
+    return {};
   }));
   return session.setSteps(share.step / share.stride);
 }
 
 /// A resumed run uses the module that it ran before. If its ranks now share the batches differently, the module is
 /// compiled again.
-int goOnWith(const CLI::App& app, ModelFlags& model, const std::string& run, RankShare& share,
-             std::unique_ptr<Module>& module) {
-  if (share.anew) return passesFor(app, share, run, *module, model);
-  if (model.device == "interp") return exitOk;
+Result<void> goOnWith(ModelFlags& model, const std::string& run, RankShare& share,
+                      std::unique_ptr<Module>& module) {
+  if (share.anew) return passesFor(share, run, *module, model);
+  if (model.device == "interp") return {};
   module = std::move(share.ran);
   // The module is already compiled, and the files that these flags name may be gone.
   model.pipeline.clear();
   model.target.clear();
   model.tuning.clear();
   model.memory.clear();
-  return exitOk;
+  return {};
 }
 
 }  // namespace
@@ -285,131 +285,114 @@ Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags) {
   return mayReplace("--out", flags.out, beginsSafetensors, read);
 }
 
-/// Opens the data of both functions. Returns 0, or an exit code after printing the error.
-static int takeData(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags,
-                    const TrainState& saved, Module& module, OpenTraining& out) {
-  auto data = parseData(flags.data);
-  if (!data) return report(app, exitUsage, data.error());
-  if (!data->val.empty() || flags.valFraction > 0)
-    if (auto has = ensureEval(module, out.notes); !has) return report(app, exitInput, has.error());
-  auto feed = openData(module, model.seed, flags, saved.vocabulary);
+/// Opens the data of both functions.
+static Result<void> takeData(const ModelFlags& model, const TrainFlags& flags, const TrainState& saved,
+                             Module& module, OpenTraining& out) {
+  TG_TRY(const DataFlags data, withCode(exitUsage, parseData(flags.data)));
+  if (!data.val.empty() || flags.valFraction > 0) TG_CHECK(ensureEval(module, out.notes));
   // If no data was given, the only possible error is that it is missing.
-  if (!feed) return report(app, data->train.empty() ? exitUsage : exitInput, feed.error());
-  out.feed = std::move(*feed);
-  return exitOk;
+  TG_TRY(out.feed, withCode(data.train.empty() ? exitUsage : exitInput,
+                            openData(module, model.seed, flags, saved.vocabulary)));
+  return {};
 }
 
 /// Checks that @train updates something, and with several ranks, that they share the update.
-static int checkLearns(const CLI::App& app, const ModelFlags& model, const OpenTraining& out) {
+static Result<void> checkLearns(const ModelFlags& model, const OpenTraining& out) {
   if (!hasUpdate(*out.model.source, kTrain))
-    return report(
-        app, exitInput,
+    return fail(
         fmt::format("@train of {} updates nothing after --pipeline={}, so it cannot learn: an optimizer "
                     "such as append-adam is missing, or no parameter has a gradient",
                     model.file, shellWord(model.pipeline)));
   const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
   if (ranks > 1 && !isDataParallel(*out.model.source))
-    return report(app, exitInput,
-                  fmt::format("{} ranks would train {} independently: @train does not average gradients. Put "
-                              "data-parallel between append-grad and the optimizer: "
-                              "--pipeline='append-grad,data-parallel,append-adam{{lr=1e-3}}'",
-                              ranks, model.file));
-  return exitOk;
+    return fail(fmt::format("{} ranks would train {} independently: @train does not average gradients. Put "
+                            "data-parallel between append-grad and the optimizer: "
+                            "--pipeline='append-grad,data-parallel,append-adam{{lr=1e-3}}'",
+                            ranks, model.file));
+  return {};
 }
 
-/// Sets the trainer's options, and its memory limit. Returns 0, or an exit code after printing the error.
-static int takeOptions(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags,
-                       const RankShare& share, OpenTraining& out) {
-  auto options = trainerOptions(flags, *out.feed, share.stride);
-  if (!options) return report(app, exitUsage, options.error());
-  out.options = *options;
+/// Sets the trainer's options, and its memory limit.
+static Result<void> takeOptions(const ModelFlags& model, const TrainFlags& flags, const RankShare& share,
+                                OpenTraining& out) {
+  TG_TRY(out.options, withCode(exitUsage, trainerOptions(flags, *out.feed, share.stride)));
   out.options.ranks = model.ranks.get();
   // The least budget leaves no room for a copy to save from. With a device's free memory, that is checked when a copy
   // is made.
   if (model.memory == "least") out.options.memory = 1;
   if (auto bytes = parseBytes(model.memory)) out.options.memory = *bytes;
-  return exitOk;
+  return {};
 }
 
 /// Chooses the run's folder, which only the first rank writes, and the initial parameters. For a resumed run, also
 /// replaces the module by the run's own.
-static int takeStart(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& run,
-                     RankShare& share, std::unique_ptr<Module>& module, OpenTraining& out) {
+static Result<void> takeStart(ModelFlags& model, const TrainFlags& flags, const std::string& run,
+                              RankShare& share, std::unique_ptr<Module>& module, OpenTraining& out) {
   const bool first = model.firstRank();
   if (out.resumed) {
     if (first) out.options.runDir = run;
     model.weights.clear();
-    return goOnWith(app, model, run, share, module);
+    return goOnWith(model, run, share, module);
   }
   if (!flags.initFrom.empty()) model.weights = flags.initFrom;
-  if (!first) return exitOk;
-  auto fresh = freshRunDir(model, flags);
-  if (!fresh) return report(app, exitInput, fresh.error());
-  out.options.runDir = *fresh;
-  return exitOk;
+  if (!first) return {};
+  TG_TRY(out.options.runDir, freshRunDir(model, flags));
+  return {};
 }
 
 /// Compiles the module and opens it on its device.
-static int compileTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags,
-                           std::unique_ptr<Module> module, OpenTraining& out) {
+static Result<void> compileTraining(ModelFlags& model, const TrainFlags& flags,
+                                    std::unique_ptr<Module> module, OpenTraining& out) {
   std::vector<std::string> entries = {kTrain};
   if (out.feed->evalBatches()) entries.emplace_back(kEval);
   if (flags.sampleEvery) entries.emplace_back("predict");
   if (!out.resumed && !model.memory.empty() && flags.microBatch == 0)
     model.smaller = rowsWithin(model, *module, entries, out.microBatch, out.notes);
-  const int opened = openModel(app, model, std::move(module), entries, out.model);
+  auto opened = openModel(model, std::move(module), entries);
   model.smaller = nullptr;
-  return opened != exitOk ? opened : checkLearns(app, model, out);
+  TG_TRY(out.model, std::move(opened));
+  return checkLearns(model, out);
 }
 
-int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& run,
-                 OpenTraining& out) {
+Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags,
+                          const std::string& run, OpenTraining& out) {
   out.resumed = out.checkpoint.has_value();
   const TrainState saved = out.resumed ? out.checkpoint->state : TrainState();
   out.resumedStep = saved.step;
-  std::unique_ptr<Module> module;
-  if (int code = loadModule(app, model, module)) return code;
+  TG_TRY(std::unique_ptr<Module> module, loadModule(app, model));
   out.sourceText = print(*module);
-  if (out.resumed)
-    if (auto same = checkSameModule(out, run, model, saved); !same)
-      return report(app, exitInput, same.error());
-  auto pipeline = pipelineOf(*module, model);
-  if (!pipeline) return report(app, exitInput, pipeline.error());
-  model.pipeline = *pipeline;
-  if (int code = takeData(app, model, flags, saved, *module, out)) return code;
+  if (out.resumed) TG_CHECK(checkSameModule(out, run, model, saved));
+  TG_TRY(model.pipeline, pipelineOf(*module, model));
+  TG_CHECK(takeData(model, flags, saved, *module, out));
   RankShare share;
   if (out.resumed) {
-    if (int code = checkSameData(app, run, flags, saved, out)) return code;
+    TG_CHECK(checkSameData(run, flags, saved, out));
     if (model.seed != saved.seed)
-      return report(app, exitUsage,
-                    differs(fmt::format("--seed={} is not the run's {}", model.seed, saved.seed), run));
-    if (int code = shareOf(app, model, flags, run, *module, saved, share)) return code;
-    if (int code = recount(app, run, saved, share, model, out)) return code;
+      return withCode(exitUsage,
+                      differs(fmt::format("--seed={} is not the run's {}", model.seed, saved.seed), run));
+    TG_TRY(share, shareOf(app, model, flags, run, *module, saved));
+    TG_CHECK(recount(run, saved, share, model, out));
   }
   if (model.ranks)
     out.feed = rankFeed(std::move(out.feed), model.ranks->rank(), model.ranks->ranks(), share.split, *module);
-  if (flags.sampleEvery)
-    if (auto can = checkSampling(*module, *out.feed, flags); !can) return report(app, exitInput, can.error());
-  if (int code = takeOptions(app, model, flags, share, out)) return code;
+  if (flags.sampleEvery) TG_CHECK(checkSampling(*module, *out.feed, flags));
+  TG_CHECK(takeOptions(model, flags, share, out));
   if (out.stepsTyped && out.options.steps < share.step)
-    return report(app, exitUsage,
-                  fmt::format("{} fewer than the {} that the run has done; resume an earlier "
-                              "checkpoint, --resume=RUN/ckpt/step_N, to go back",
-                              countText(out.options.steps, "step in all is", "steps in all are"),
-                              share.step));
-  if (share.split > 1)
-    if (int code = setBatch(app, kTrain, batchSize(*module->func(kTrain)) / share.split, module)) return code;
-  if (int code = runInParts(app, flags.microBatch, model, module, out.notes)) return code;
-  if (int code = takeStart(app, model, flags, run, share, module, out)) return code;
-  if (int code = compileTraining(app, model, flags, std::move(module), out)) return code;
-  if (flags.sampleEvery)
-    if (auto can = openSampler(flags, model.seed, out); !can) return report(app, exitInput, can.error());
+    return usageError(fmt::format("{} fewer than the {} that the run has done; resume an earlier checkpoint, "
+                                  "--resume=RUN/ckpt/step_N, to go back",
+                                  countText(out.options.steps, "step in all is", "steps in all are"),
+                                  share.step));
+  if (share.split > 1) TG_CHECK(setBatch(kTrain, batchSize(*module->func(kTrain)) / share.split, module));
+  TG_CHECK(runInParts(flags.microBatch, model, module, out.notes));
+  TG_CHECK(takeStart(model, flags, run, share, module, out));
+  TG_CHECK(compileTraining(model, flags, std::move(module), out));
+  if (flags.sampleEvery) TG_CHECK(openSampler(flags, model.seed, out));
   out.schedule = scheduleOf(*out.model.source);
   beginState(saved, share, model, out);
   auto ready = out.resumed ? restore(*out.model.session, *out.checkpoint, share)
                            : setParams(*out.model.session, flags.set);
   out.checkpoint.reset();
-  return ready ? exitOk : report(app, exitInput, ready.error());
+  return ready;
 }
 
 Result<void> readRunConfig(const std::string& run, ModelFlags& model, TrainFlags& flags) {
@@ -428,20 +411,20 @@ Result<void> readRunConfig(const std::string& run, ModelFlags& model, TrainFlags
   return checkRunFiles(run, nullptr);
 }
 
-int loadSource(const CLI::App& app, ModelFlags& model, std::unique_ptr<Module>& out) {
+Result<std::unique_ptr<Module>> loadSource(const CLI::App& app, ModelFlags& model) {
   const TrainedKind kind = trainedKind(model.file);
-  if (kind != TrainedKind::run && kind != TrainedKind::checkpoint) return loadModule(app, model, out);
+  if (kind != TrainedKind::run && kind != TrainedKind::checkpoint) return loadModule(app, model);
   const std::string run = runOf(model.file);
   ModelFlags started;
   TrainFlags rest;
   if (trainedKind(run) != TrainedKind::run)
-    return report(app, exitUsage, model.file + " belongs to no run, so give the module as FILE");
-  if (auto read = readRunConfig(run, started, rest); !read) return report(app, exitInput, read.error());
+    return usageError(model.file + " belongs to no run, so give the module as FILE");
+  TG_CHECK(readRunConfig(run, started, rest));
   model.file = RunDir{run}.model();
   if (model.pipeline.empty()) model.pipeline = started.pipeline;
-  if (int code = loadModule(app, model, out)) return code;
-  takeOwnPipeline(*out, model, kTrain);
-  return exitOk;
+  TG_TRY(std::unique_ptr<Module> module, loadModule(app, model));
+  takeOwnPipeline(*module, model, kTrain);
+  return module;
 }
 
 }  // namespace tg

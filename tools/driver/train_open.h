@@ -36,10 +36,9 @@ struct OpenTraining {
 /// Checks for flags that exclude each other, and for outputs that would overwrite other files.
 Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags);
 
-/// Checks everything and compiles; writes nothing. Returns 0, or an exit code after printing the error. `run` is the
-/// folder of a run to resume, from the checkpoint in `out`.
-int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& run,
-                 OpenTraining& out);
+/// Checks everything and compiles; writes nothing. `run` is the folder of a run to resume, from the checkpoint in `out`.
+Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags,
+                          const std::string& run, OpenTraining& out);
 
 /// Reads the options with which a run was started into default flags. An error also if one of the run's files has been
 /// changed.
@@ -55,6 +54,6 @@ Result<void> ensureEval(Module& module, std::vector<std::string>& notes);
 
 /// Like loadModule, but FILE may also be a run or one of its checkpoints: this loads the source with which the run was
 /// started, and sets `model.pipeline`, unless it was given, to the passes that made it learn.
-int loadSource(const CLI::App& app, ModelFlags& model, std::unique_ptr<Module>& out);
+Result<std::unique_ptr<Module>> loadSource(const CLI::App& app, ModelFlags& model);
 
 }  // namespace tg

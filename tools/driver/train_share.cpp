@@ -53,21 +53,21 @@ int64_t callsPerUpdate(const Module& module) {
   return 1;
 }
 
-int shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags, const std::string& run,
-            const Module& source, const TrainState& saved, RankShare& share) {
+Result<RankShare> shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags,
+                          const std::string& run, const Module& source, const TrainState& saved) {
   const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
   ModelFlags final = model;
   final.file = RunDir{run}.finalModule();
   final.dims.clear();  // already set in the module's text
-  if (int code = loadModule(app, final, share.ran)) return code;
+  RankShare share;
+  TG_TRY(share.ran, loadModule(app, final));
   const int64_t calls = callsPerUpdate(*share.ran), rows = batchSize(*source.func("train"));
   // Each call takes a batch, or with --micro-batch a part of one.
   const int64_t parts = flags.microBatch && rows ? rows / flags.microBatch : 1;
   const int64_t all = saved.batches ? saved.batches : saved.ranks * calls, batches = all / parts;
   share.split = splitOf(batches, rows, ranks);
   if (share.split == 0)
-    return report(
-        app, exitUsage,
+    return usageError(
         fmt::format("{0} was trained by {1} with {2}{3} an update, which {4} cannot share: start {5}{6}; "
                     "--init-from={0} starts a new run from its parameters",
                     run, countText(saved.ranks, "rank"), countText(batches, "batch", "batches"),
@@ -84,26 +84,25 @@ int shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flag
   share.step = saved.step * (share.stepsPerUpdate / counted);
   // The gradient sums in the checkpoint are those of the previous ranks.
   if (saved.ranks != ranks && saved.step % counted != 0)
-    return report(app, exitUsage,
-                  fmt::format("step {1} of {0} is between two updates, with gradients of {2}: start as many, "
-                              "or resume a checkpoint of a multiple of {3} steps",
-                              run, saved.step, countText(saved.ranks, "rank"), counted));
-  return exitOk;
+    return usageError(
+        fmt::format("step {1} of {0} is between two updates, with gradients of {2}: start as many, or resume "
+                    "a checkpoint of a multiple of {3} steps",
+                    run, saved.step, countText(saved.ranks, "rank"), counted));
+  return share;
 }
 
-int recount(const CLI::App& app, const std::string& run, const TrainState& saved, const RankShare& share,
-            const ModelFlags& model, OpenTraining& out) {
+Result<void> recount(const std::string& run, const TrainState& saved, const RankShare& share,
+                     const ModelFlags& model, OpenTraining& out) {
   const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
-  if (saved.ranks == ranks) return exitOk;
+  if (saved.ranks == ranks) return {};
   std::string counted;  // why the numbers of steps have changed
   if (share.step != saved.step)
     counted = fmt::format("an update takes {} instead of {}, so step {} becomes step {}",
                           countText(share.stepsPerUpdate, "step"),
                           share.stepsPerUpdate * saved.step / share.step, saved.step, share.step);
   if (!counted.empty() && !out.stepsTyped)
-    return report(app, exitUsage,
-                  fmt::format("{} was trained by {}; with {} {}: give --steps, the last step to train", run,
-                              countText(saved.ranks, "rank"), countText(ranks, "rank"), counted));
+    return usageError(fmt::format("{} was trained by {}; with {} {}: give --steps, the last step to train",
+                                  run, countText(saved.ranks, "rank"), countText(ranks, "rank"), counted));
   std::string note = fmt::format("note: {} was trained by {}; now ", run, countText(saved.ranks, "rank"));
   note += share.split > 1 ? fmt::format("{} share the rows of a batch", share.split)
           : ranks == 1 ? fmt::format("one takes {} an update", countText(share.batches, "batch", "batches"))
@@ -111,21 +110,20 @@ int recount(const CLI::App& app, const std::string& run, const TrainState& saved
   if (!counted.empty()) note += "; " + counted;
   if (share.stride > 1) note += fmt::format(", which counts as {} steps", share.stepsPerUpdate);
   out.notes.push_back(std::move(note));
-  return exitOk;
+  return {};
 }
 
-int passesFor(const CLI::App& app, const RankShare& share, const std::string& run, const Module& source,
-              ModelFlags& model) {
-  auto summed = accumulating(model.pipeline, [&](int64_t) { return share.batches * model.parts; });
-  if (!summed) return report(app, exitInput, summed.error());
-  if (summed->empty())
-    return report(app, exitUsage,
-                  fmt::format("another number of ranks needs append-grad{{accumulate=N}}, and the "
-                              "pipeline of {} has no append-grad: start as many as it was trained by",
-                              run));
-  auto passes = PassManager::parse(*summed);
-  if (!passes) return report(app, exitInput, passes.error());
-  std::vector<PipelineStep>& steps = passes->steps();
+Result<void> passesFor(const RankShare& share, const std::string& run, const Module& source,
+                       ModelFlags& model) {
+  TG_TRY(const std::string summed,
+         accumulating(model.pipeline, [&](int64_t) { return share.batches * model.parts; }));
+  if (summed.empty())
+    return usageError(
+        fmt::format("another number of ranks needs append-grad{{accumulate=N}}, and the pipeline of {} has "
+                    "no append-grad: start as many as it was trained by",
+                    run));
+  TG_TRY(PassManager passes, PassManager::parse(summed));
+  std::vector<PipelineStep>& steps = passes.steps();
   auto named = [&](std::string_view name) {
     return std::find_if(steps.begin(), steps.end(),
                         [&](const auto& step) { return step.pass->name == name; });
@@ -135,8 +133,8 @@ int passesFor(const CLI::App& app, const RankShare& share, const std::string& ru
     std::erase_if(step->options, [](const NamedAttr& option) { return option.name == "ranks"; });
   else if (model.ranks && !isDataParallel(source))
     steps.insert(named("append-grad") + 1, {findPass("data-parallel"), {}, nullptr});
-  model.pipeline = passes->str();
-  return exitOk;
+  model.pipeline = passes.str();
+  return {};
 }
 
 }  // namespace tg

@@ -32,18 +32,17 @@ bool isDataParallel(const Module& module);
 /// The number of calls of @train in one update.
 int64_t callsPerUpdate(const Module& module);
 
-/// Computes the share of each of the current ranks from the saved state and the source module. Returns 0, or an exit
-/// code after printing which numbers of ranks can resume.
-int shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags, const std::string& run,
-            const Module& source, const TrainState& saved, RankShare& share);
+/// Computes the share of each of the current ranks from the saved state and the source module. An error says which
+/// numbers of ranks can resume.
+Result<RankShare> shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags,
+                          const std::string& run, const Module& source, const TrainState& saved);
 
-/// Prints how steps are counted from now on. Returns 0, or an exit code if the counting changes and --steps is not
-/// given.
-int recount(const CLI::App& app, const std::string& run, const TrainState& saved, const RankShare& share,
-            const ModelFlags& model, OpenTraining& out);
+/// Notes how steps are counted from now on. An error if the counting changes and --steps is not given.
+Result<void> recount(const std::string& run, const TrainState& saved, const RankShare& share,
+                     const ModelFlags& model, OpenTraining& out);
 
-/// Sets the pipeline that compiles `source` for the share. Returns 0, or an exit code.
-int passesFor(const CLI::App& app, const RankShare& share, const std::string& run, const Module& source,
-              ModelFlags& model);
+/// Sets the pipeline that compiles `source` for the share.
+Result<void> passesFor(const RankShare& share, const std::string& run, const Module& source,
+                       ModelFlags& model);
 
 }  // namespace tg
