@@ -38,10 +38,10 @@ std::vector<Value*> decompose(const Op& op, const std::vector<Value*>& operands,
   const bool moves = op.info().fusion == table::Fusion::view;
   std::vector<Value*> wide = operands, results;
   for (Value*& value : wide)
-    if (!moves && isNarrow(value->type.dtype)) value = builder.cast(value, computeType(value->type.dtype));
+    if (!moves) value = builder.cast(value, computeType(value->type.dtype));
   for (const TensorExpr& result : expand({op, wide, builder})) {
     const DType dtype = op.result(static_cast<int>(results.size()))->type.dtype;
-    results.push_back(isNarrow(dtype) ? builder.cast(result.value, dtype) : result.value);
+    results.push_back(builder.cast(result.value, dtype));
   }
   return results;
 }

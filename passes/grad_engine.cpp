@@ -164,7 +164,8 @@ Result<void> GradEngine::differentiate(Op& op) {
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i] || !wanted[i]) continue;
     Value* operand = op.operands[i].value;
-    accumulate(operand, builder_.sumTo(grads[i].value, operand->type.shape));
+    Value* gradient = builder_.sumTo(grads[i].value, operand->type.shape);
+    accumulate(operand, builder_.cast(gradient, operand->type.dtype));
   }
   return {};
 }

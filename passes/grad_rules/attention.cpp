@@ -11,12 +11,9 @@ static Grads attention(const GradContext& context) {
   TensorExpr o = context.result(0), lse = context.result(1), g = context.g(0);
   // If only lse is read, the gradient of o is zero.
   if (!g) g = {&context.builder, context.builder.constant(0, o.value->type)};
-  std::vector<Value*> operands = {as::attention(context.op).q(),
-                                  as::attention(context.op).k(),
-                                  as::attention(context.op).v(),
-                                  o.value,
-                                  lse.value,
-                                  g.value};
+  std::vector<Value*> operands;
+  for (int i = 0; i < 3; ++i) operands.push_back(context.in(i).value);
+  operands.insert(operands.end(), {o.value, lse.value, g.value});
   if (TensorExpr dlse = context.g(1)) operands.push_back(dlse.value);
   const std::string precision = as::attention(context.op).precision();
   AttrList attrs = {{"causal", context.op.attr("causal")},

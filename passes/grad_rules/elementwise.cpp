@@ -16,7 +16,7 @@ Grads byScalar(const GradContext& context) {
   return scalarGrads<TensorExpr>(scalar, operands, context.result(), context.g());
 }
 
-static Grads cast(const GradContext& context) { return {context.g().cast(context.in(0).dtype())}; }
+static Grads cast(const GradContext& context) { return {context.g()}; }
 
 static Grads oneMinusPow(const GradContext& context) {
   return {context.g() * (context.result() - 1.0) * std::log(as::one_minus_pow(context.op).base())};

@@ -20,14 +20,21 @@ struct GradContext {
   const std::vector<bool>& wanted;
 
   bool wants(int operand) const { return wanted[operand]; }
-  TensorExpr in(int operand) const { return {&builder, op.in(operand)}; }
-  TensorExpr result(int index = 0) const { return {&builder, op.result(index)}; }
+  TensorExpr in(int operand) const { return wide(op.in(operand)); }
+  TensorExpr result(int index = 0) const { return wide(op.result(index)); }
   /// The gradient of a result; empty where none flows.
-  TensorExpr g(int index = 0) const { return {&builder, resultGrads[index]}; }
+  TensorExpr g(int index = 0) const { return wide(resultGrads[index]); }
+
+ private:
+  /// A 16-bit value in f32, so that a rule rounds once, at its end; as it is if the op only moves elements.
+  TensorExpr wide(Value* value) const {
+    const bool moves = op.info().fusion == table::Fusion::view;
+    return {&builder, value && !moves ? builder.cast(value, computeType(value->type.dtype)) : value};
+  }
 };
 
 /// One gradient for each operand; empty where none flows or none is wanted. It may still have the broadcast shape of the
-/// result: the engine sums it down to the operand's shape.
+/// result, and be f32 for a 16-bit operand: the engine sums it down to the operand's shape and rounds it to its type.
 using Grads = std::vector<TensorExpr>;
 using GradFunction = Grads (*)(const GradContext&);
 
