@@ -10,8 +10,9 @@
 //                    %n─────────%dw   the right, from %x, whose live range spans the peak anyway
 //
 // Repeatedly finds the peak, and computes the largest value whose live range spans it, without a use there, again behind
-// it; until no value can be spared at the peak. A copy also binds the operand of its reader that is computed last, without
-// reading it: the copy then depends on that operand, so that later passes do not move it up.
+// it, where fewer bytes are alive; until no value can be spared at the peak. A copy also binds the operand of its reader
+// that is computed last, without reading it: the copy then depends on that operand, so that later passes do not move it
+// up.
 //
 // Values of one group, such as the 16-bit copies of weights, lie in memory together. Their kernel runs again as a whole if
 // it reads only parameters and states.
@@ -86,6 +87,7 @@ class Rematerializer {
   const Life* lifeOf(const Value* value) const;
   Life* lifeOf(const Value* value) { return const_cast<Life*>(std::as_const(*this).lifeOf(value)); }
   int64_t takenOver(const Step& at) const;
+  int64_t givenBy(const Step& at) const;
   static bool follows(const Value& value);
   bool standsAt(const Value& value, const Step& at) const;
   std::optional<Choice> choiceFor(Value* value, Life& life, const Step& peak, const Choice* found) const;
@@ -173,9 +175,7 @@ void Rematerializer::findLives() {
 /// Updates live ranges and live bytes for a copy in front of its reader, without looking at all other ops again.
 void Rematerializer::follow(const Choice& choice, Op* copy) {
   const Step& at = *timeline_.insertBefore(*choice.at, copy);
-  for (const auto& result : choice.at->op().results)
-    if (auto life = lives_.find(result.get()); life != lives_.end())
-      timeline_.add(at, at, -life->second.bytes);
+  timeline_.add(at, at, -givenBy(*choice.at));
   std::unordered_set<Life*> changed{lifeOf(choice.value)};
   forEachUse(static_cast<const Op&>(*copy), [&](const Value* value) {
     if (Life* life = lifeOf(value)) changed.insert(life);
@@ -202,6 +202,14 @@ int64_t Rematerializer::takenOver(const Step& at) const {
     const Life* life = lifeOf(&value);
     return life && !life->isGroup && &life->last() == &at;
   });
+}
+
+/// Bytes of a step's results.
+int64_t Rematerializer::givenBy(const Step& at) const {
+  int64_t bytes = 0;
+  for (const auto& result : at.op().results)
+    if (auto life = lives_.find(result.get()); life != lives_.end()) bytes += life->second.bytes;
+  return bytes;
 }
 
 /// Whether a value can be read at a step without prolonging its live range.
@@ -255,6 +263,8 @@ std::optional<Choice> Rematerializer::choiceFor(Value* value, Life& life, const 
   const auto next = life.readerFrom(peak);
   if (*next == &peak || next == life.readers.begin()) return {};
   if (found && !found->at->isBefore(**next)) return {};
+  // Where the copy is computed, everything is alive that its reader reads. That must be less than at the peak.
+  if ((*next)->alive() - givenBy(**next) >= peak.alive() - peak.taken()) return {};
   const Op& op = life.made->op();
   if (life.isGroup) return readsSymbols(op) ? std::optional(Choice{value, *next, {}}) : std::nullopt;
   if (!life.follows) life.follows = follows(*value);

@@ -24,6 +24,10 @@ class Timeline {
     bool isBefore(const Step& other) const {
       return stretch_ == other.stretch_ ? at_ < other.at_ : stretch_->at < other.stretch_->at;
     }
+    /// The bytes alive here; results placed in operands that die here count as well.
+    int64_t alive() const { return stretch_->bytes + bytes_; }
+    /// Of the peak, the bytes of its results that are placed in operands which die here.
+    int64_t taken() const { return taken_; }
 
    private:
     friend class Timeline;
