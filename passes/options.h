@@ -8,7 +8,7 @@
 #include <tuple>
 
 /// How a name pattern is written (see globMatch).
-#define TG_NAME_PATTERN ": * stands for any letters, ? for one, | between patterns for either"
+#define TG_NAME_PATTERN ": * matches any text, ? one character, a|b either pattern"
 
 namespace tg {
 
@@ -42,10 +42,9 @@ struct AppendGradOptions {
         option("wrt", &AppendGradOptions::wrt,
                "parameters to differentiate, by name pattern" TG_NAME_PATTERN),
         option("accumulate", &AppendGradOptions::accumulate,
-               "calls whose mean gradient makes one step; from 2 on updates go to @apply"),
-        option(
-            "checkpoint", &AppendGradOptions::checkpoint,
-            "trips of a kernel's loop between kept states, which are computed again; 0 keeps every trip's"),
+               "calls whose mean gradient makes one update; from 2 on the updates are in a function @apply"),
+        option("checkpoint", &AppendGradOptions::checkpoint,
+               "keep the state of a kernel's loop every N iterations and recompute the rest; 0: keep all"),
     };
   }
 };
@@ -57,13 +56,12 @@ struct DataParallelOptions {
   int64_t ranks = 1;
   static constexpr auto fields() {
     return std::tuple{
-        option("func", &DataParallelOptions::func, "the function that was differentiated"),
+        option("func", &DataParallelOptions::func, "the differentiated function"),
         option("bucket", &DataParallelOptions::bucket,
-               "bytes from which on a bucket of gradients is full; 0: a bucket for each gradient"),
-        option(
-            "shard", &DataParallelOptions::shard,
-            "none | optimizer: each rank keeps the moments of its shard of every parameter, and updates that "
-            "shard"),
+               "bytes of gradients at which a bucket is full; 0: a bucket for each gradient"),
+        option("shard", &DataParallelOptions::shard,
+               "none | optimizer: each rank keeps the optimizer's states of its shard of each parameter, and "
+               "updates that shard"),
         option("ranks", &DataParallelOptions::ranks,
                "number of ranks, for shard=optimizer; tg-run sets it to the number that mpirun started"),
     };
@@ -77,13 +75,13 @@ struct MixedPrecisionOptions {
   int64_t growth = 2000;
   static constexpr auto fields() {
     return std::tuple{
-        option(
-            "precision", &MixedPrecisionOptions::precision,
-            "f16 | bf16: products of 16 bits, which memory holds; f32x3: of f32, by three of f16 in kernels"),
-        option("func", &MixedPrecisionOptions::func, "the function that was differentiated"),
+        option("precision", &MixedPrecisionOptions::precision,
+               "f16 | bf16: products of values stored in 16 bits; f32x3: f32 products by three of f16"),
+        option("func", &MixedPrecisionOptions::func, "the differentiated function"),
         option("loss-scale", &MixedPrecisionOptions::lossScale,
-               "the first scale of the loss, a power of two; 0: none; only f16 has one"),
-        option("growth", &MixedPrecisionOptions::growth, "finite steps until the scale doubles"),
+               "the initial loss scale, a power of two up to 2^24; 0: none. Only for f16"),
+        option("growth", &MixedPrecisionOptions::growth,
+               "finite steps in a row after which the scale doubles; any other step halves it"),
     };
   }
 };
@@ -99,7 +97,7 @@ struct OptimizerOptions {
   std::string match;
   static constexpr auto rate() {
     return std::tuple{
-        option("func", &OptimizerOptions::func, "the function that was differentiated"),
+        option("func", &OptimizerOptions::func, "the differentiated function"),
         option("lr", &OptimizerOptions::lr,
                "learning rate, or a rate schedule such as warmup(100, cosine(1e-3, 1e-4, 10000))"),
     };
@@ -107,14 +105,14 @@ struct OptimizerOptions {
   static constexpr auto gradients(const char* decayHelp) {
     return std::tuple{
         option("match", &OptimizerOptions::match,
-               "the parameters to train, if others have an optimizer of their own, by name "
-               "pattern" TG_NAME_PATTERN),
+               "parameters that this optimizer updates (empty: all), by name pattern" TG_NAME_PATTERN),
         option("weight-decay", &OptimizerOptions::weightDecay, decayHelp),
         option("no-decay", &OptimizerOptions::noDecay,
-               "parameters never decayed, by name pattern" TG_NAME_PATTERN),
-        option("clip-norm", &OptimizerOptions::clipNorm, "largest global gradient norm; 0 is no clipping"),
+               "parameters without weight decay, by name pattern" TG_NAME_PATTERN),
+        option("clip-norm", &OptimizerOptions::clipNorm,
+               "largest L2 norm of all gradients together; 0: no clipping"),
         option("normalize-grads", &OptimizerOptions::normalizeGrads,
-               "parameters whose gradient is scaled to norm 1 before clipping (the name alone: all), by name "
+               "parameters whose gradient is scaled to L2 norm 1 before clipping (no value: all), by name "
                "pattern" TG_NAME_PATTERN,
                "*"),
     };
@@ -131,14 +129,14 @@ struct AppendAdamOptions : OptimizerOptions {
     return std::tuple_cat(
         rate(),
         std::tuple{
-            option("kind", &AppendAdamOptions::kind, "adam | adamw: adamw insists on a weight decay"),
-            option("beta1", &AppendAdamOptions::beta1, "decay of the first moment"),
-            option("beta2", &AppendAdamOptions::beta2, "decay of the second moment"),
-            option("eps", &AppendAdamOptions::eps, "added to the root of the second moment"),
+            option("kind", &AppendAdamOptions::kind, "adam | adamw: adamw requires a weight-decay above 0"),
+            option("beta1", &AppendAdamOptions::beta1, "decay rate of the first moment"),
+            option("beta2", &AppendAdamOptions::beta2, "decay rate of the second moment"),
+            option("eps", &AppendAdamOptions::eps, "added to the square root of the second moment"),
             option("corrected-eps", &AppendAdamOptions::correctedEps,
-                   "add eps to that root after the bias correction, as PyTorch does, instead of before it"),
+                   "add eps after the bias correction of that root, as PyTorch does, not before"),
         },
-        gradients("decoupled weight decay (AdamW); 0 is Adam"));
+        gradients("decoupled weight decay (AdamW): each step subtracts lr·decay·parameter; 0 is Adam"));
   }
 };
 
@@ -149,10 +147,11 @@ struct AppendSgdOptions : OptimizerOptions {
     return std::tuple_cat(
         rate(),
         std::tuple{
-            option("momentum", &AppendSgdOptions::momentum, "share of the velocity kept; 0 keeps none"),
-            option("nesterov", &AppendSgdOptions::nesterov, "step to where the velocity leads next"),
+            option("momentum", &AppendSgdOptions::momentum,
+                   "factor of the velocity, below 1; 0: no velocity"),
+            option("nesterov", &AppendSgdOptions::nesterov, "Nesterov momentum; needs a momentum above 0"),
         },
-        gradients("times the parameter, added to its gradient (L2)"));
+        gradients("L2 penalty: this times the parameter is added to its gradient"));
   }
 };
 
@@ -161,8 +160,8 @@ struct SetBatchOptions {
   std::string func = "*";
   static constexpr auto fields() {
     return std::tuple{
-        option("n", &SetBatchOptions::n, "the new extent of every axis that an argument calls its batch"),
-        option("func", &SetBatchOptions::func, "the functions, by name pattern" TG_NAME_PATTERN),
+        option("n", &SetBatchOptions::n, "the new extent of the batch axes, 1 or more"),
+        option("func", &SetBatchOptions::func, "functions to change, by name pattern" TG_NAME_PATTERN),
     };
   }
 };
@@ -172,8 +171,8 @@ struct SetDimOptions {
   int64_t n = 0;
   static constexpr auto fields() {
     return std::tuple{
-        option("name", &SetDimOptions::name, "what dims = […] calls the axes, such as time"),
-        option("n", &SetDimOptions::n, "their new extent"),
+        option("name", &SetDimOptions::name, "the name of the axes in dims = […], such as time"),
+        option("n", &SetDimOptions::n, "their new extent, 1 or more"),
     };
   }
 };
@@ -186,13 +185,13 @@ struct KernelVjpOptions {
   static constexpr auto fields() {
     return std::tuple{
         option("kernel", &KernelVjpOptions::kernel,
-               "the kernel; @NAME before the other options says the same; none: the only one"),
+               "the kernel, also given as @NAME before the other options; empty: the only one"),
         option("wrt", &KernelVjpOptions::wrt,
-               "parameters to differentiate by, [x, w]; none: all in and inout floats"),
+               "parameters to differentiate with respect to, [x, w]; empty: all in and inout floats"),
         option("of", &KernelVjpOptions::of,
-               "results to differentiate, [o]; none: all out, inout and accum floats"),
+               "results to differentiate, [o]; empty: all out, inout and accum floats"),
         option("checkpoint", &KernelVjpOptions::checkpoint,
-               "trips of a loop between kept states, which are computed again; 0 keeps every trip's"),
+               "keep the state of a loop every N iterations and recompute the rest; 0: keep all"),
     };
   }
 };
@@ -202,8 +201,7 @@ struct SetTargetOptions {
   static constexpr auto fields() {
     return std::tuple{
         option("target", &SetTargetOptions::target,
-               "a shipped target's name or a JSON file; empty is the module's own, and vulkan-min "
-               "where it has none")};
+               "shipped target or JSON file; empty: the module's own or, if it has none, vulkan-min")};
   }
 };
 
@@ -215,7 +213,7 @@ struct DropCapturesOptions {
         option("keep-captures", &DropCapturesOptions::keepCaptures,
                "captures to keep, by name pattern" TG_NAME_PATTERN),
         option("keep-grads", &DropCapturesOptions::keepGrads,
-               "keep parameter gradients readable after the step"),
+               "keep the gradients of parameters readable after the step"),
     };
   }
 };
@@ -225,7 +223,7 @@ struct ExactSumsOptions {
   static constexpr auto fields() {
     return std::tuple{
         option("deterministic", &ExactSumsOptions::deterministic,
-               "make the f32 sums of custom kernels exact, so that no order of invocations shows"),
+               "make the f32 atomic sums of custom kernels exact, independent of the order of invocations"),
     };
   }
 };
@@ -237,8 +235,7 @@ struct SplitRowsOptions {
   static constexpr auto fields() {
     return std::tuple{
         option("limit", &SplitRowsOptions::limit,
-               "bytes of the largest value that is computed whole, such as 256MiB; empty is what one binding "
-               "of the target may span"),
+               "most bytes of a value computed in one piece, as 256MiB; empty: the target's storage_range"),
     };
   }
 };
@@ -248,13 +245,12 @@ struct FlattenOptimizerOptions {
   static constexpr auto fields() {
     return std::tuple{
         option("group", &FlattenOptimizerOptions::group,
-               "bytes of the parameters that one kernel updates, if there are more; each group is updated as "
-               "soon as its gradients are there"),
+               "most bytes of parameters that one kernel updates, as soon as their gradients are computed"),
     };
   }
 };
 
-#define TG_REPORT(Options) option("report", &Options::report, "say of kernels what the pass decides, and why")
+#define TG_REPORT(Options) option("report", &Options::report, "print what the pass decides, and why")
 
 struct FormRegionsOptions {
   bool report = false;
@@ -267,8 +263,8 @@ struct RematerializeOptions {
   static constexpr auto fields() {
     return std::tuple{
         option("recompute", &RematerializeOptions::recompute,
-               "least bytes of a value that, where memory is highest, is not kept for gradients but computed "
-               "again, if that costs little; 0: keep all"),
+               "least bytes of a value that is recomputed for gradients instead of kept, if that is cheap "
+               "and lowers the memory peak; 0: keep all"),
         TG_REPORT(RematerializeOptions),
     };
   }
@@ -280,8 +276,7 @@ struct MergeKernelsOptions {
   static constexpr auto fields() {
     return std::tuple{
         option("budget", &MergeKernelsOptions::budget,
-               "the budget that plan is given: where more is alive, what is computed again stays a kernel of "
-               "its own"),
+               "the budget of plan: where more is live, recomputed values keep kernels of their own"),
         TG_REPORT(MergeKernelsOptions),
     };
   }
@@ -307,15 +302,14 @@ struct PlanOptions {
   static constexpr auto fields() {
     return std::tuple{
         option("reserve", &PlanOptions::reserve,
-               "bytes at the start of @persistent for parameters that come with a home"),
+               "bytes reserved at the start of @persistent, for parameters that come with a place there"),
         option("order", &PlanOptions::order,
-               "barriers | text: regroup kernels for few barriers, or keep their order"),
-        option(
-            "slack", &PlanOptions::slack,
-            "bytes that the arena may grow for fewer barriers, where they are more than a twentieth of it"),
+               "barriers: reorder kernels so that few barriers are needed; text: keep their order"),
+        option("slack", &PlanOptions::slack,
+               "bytes that @arena may grow for fewer barriers; at least a twentieth of it, up to 48 MiB"),
         option("budget", &PlanOptions::budget,
-               "bytes of all buffers together, such as 8GiB, or least: kernels run again to stay within it"),
-        option("report", &PlanOptions::report, "print what is live at the peak"),
+               "most bytes of all buffers, such as 8GiB, or least: values are recomputed to stay within it"),
+        option("report", &PlanOptions::report, "print what is live at the memory peak, and its lower bound"),
     };
   }
 };
@@ -325,8 +319,8 @@ struct SpirvEmitOptions {
   std::string cache;
   static constexpr auto fields() {
     return std::tuple{
-        option("emit", &SpirvEmitOptions::emit, "kernel | glsl | spirv: where to stop"),
-        option("cache", &SpirvEmitOptions::cache, "folder that keeps compiled shaders; empty is none")};
+        option("emit", &SpirvEmitOptions::emit, "kernel | glsl | spirv: the form of kernels to produce"),
+        option("cache", &SpirvEmitOptions::cache, "folder of compiled shaders; empty: no cache")};
   }
 };
 

@@ -100,14 +100,14 @@ GradEntry gradient(at::sum_of_squares) { return decomposes(); }
 GradEntry gradient(at::log_softmax_grad) { return decomposes(); }
 GradEntry gradient(at::cross_entropy_grad) { return decomposes(); }
 GradEntry gradient(at::layer_norm_grad) { return decomposes(); }
-GradEntry gradient(at::rope) { return rule("dq, dk = rope(g_q, g_k) the other way round (inverse)", rope); }
+GradEntry gradient(at::rope) { return rule("dq, dk = rope(g_q, g_k) with the opposite inverse", rope); }
 GradEntry gradient(at::rms_norm_grad) { return decomposes(); }
 GradEntry gradient(at::gelu_grad) { return decomposes(); }
 GradEntry gradient(at::adam_update) { return noGradient("an optimizer's step is not part of a loss"); }
 GradEntry gradient(at::sgd_update) { return noGradient("an optimizer's step is not part of a loss"); }
-GradEntry gradient(at::all_reduce) { return noGradient("data-parallel adds collectives behind append-grad"); }
+GradEntry gradient(at::all_reduce) { return noGradient("data-parallel adds collectives after append-grad"); }
 GradEntry gradient(at::reduce_scatter) {
-  return noGradient("data-parallel adds collectives behind append-grad");
+  return noGradient("data-parallel adds collectives after append-grad");
 }
 GradEntry gradient(at::all_gather) { return noGradient("an optimizer's step is not part of a loss"); }
 

@@ -7,7 +7,9 @@ namespace tg {
 
 namespace grad_rules {
 
-GradEntry gradient(at::param) { return noGradient("it is a leaf: a parameter's gradient is collected here"); }
+GradEntry gradient(at::param) {
+  return noGradient("it is a leaf, where a parameter's gradient is collected");
+}
 GradEntry gradient(at::state) { return noGradient("it is a leaf"); }
 GradEntry gradient(at::constant) { return noGradient("it is a leaf"); }
 GradEntry gradient(at::iota) { return noGradient("it is a leaf"); }

@@ -13,26 +13,24 @@ namespace tg {
 
 const std::vector<KernelVjpRefusal>& kernelVjpRefusals() {
   static const std::vector<KernelVjpRefusal> kRows{
-      {"g1", "its old value lies on an active path and depends on the order of the invocations",
-       "read the element by a tgk.load behind a barrier, or pass the old value through tgk.stop_gradient"},
-      {"g2", "which invocation's value stays in the element depends on their order",
+      {"g1", "a gradient would pass through its old value, which depends on the order of the invocations",
+       "read the element by a tgk.load after a barrier, or pass the old value through tgk.stop_gradient"},
+      {"g2", "the value that remains in the element depends on the order of the invocations",
        "use tgk.store where one invocation writes the element, or pass the value through tgk.stop_gradient"},
-      {"g3", "exact sums are what gradients are lowered to; they have no derivative themselves",
+      {"g3", "exact sums have no derivative; gradients are lowered to them",
        "differentiate the kernel before fuse makes its sums exact, or write it with tgk.atomic_add"},
-      {"g4",
-       "the gradient needs its old value, and a second run of the kernel may hand the old values out "
-       "otherwise",
-       "let a kernel of its own write the old values to a buffer that this one reads"},
-      {"g5", "a value to keep has more than 8 axes: loops around it, launch axes and lanes",
-       "write the inner loops as one, or launch on one axis"},
-      {"g6", "nothing bounds its trips, so that what each must keep has no size",
+      {"g4", "the gradient needs its old value, which may differ when the kernel runs again",
+       "write the old values to a buffer in another kernel, and read that here"},
+      {"g5", "a value to keep for the gradient has more than 8 axes: loops around it, launch axes and lanes",
+       "merge the inner loops into one, or launch on one axis"},
+      {"g6", "its iterations are not bounded, so the values to keep for the gradient have no size",
        "bound the limit: `%n = tgk.min %limit, 64`"},
-      {"g7", "matrices that a subgroup holds have no derivative",
-       "write the gradient's kernel and name it, `vjp(@mine)`; the compiler makes its own of tg.matmul"},
+      {"g7", "matrices of a subgroup have no derivative",
+       "write the gradient as a kernel and name it by `vjp(@mine)`, or use tg.matmul"},
       {"g8", "its tiles and their gradients need more than 65536 bytes of shared memory",
-       "use smaller tiles, or write the gradient's kernel and name it, `vjp(@mine)`"},
+       "use smaller tiles, or write the gradient as a kernel and name it by `vjp(@mine)`"},
       {"g9", "its local buffers and their gradients need more than 524288 bytes for each invocation",
-       "keep fewer elements, or write the gradient's kernel and name it, `vjp(@mine)`"},
+       "use smaller buffers, or write the gradient as a kernel and name it by `vjp(@mine)`"},
   };
   return kRows;
 }
