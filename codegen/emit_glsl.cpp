@@ -12,8 +12,7 @@ Result<std::string> emitGlsl(const Module& module) {
   if (module.stage < Stage::kernel)
     return failAt(
         module.loc,
-        fmt::format("GLSL is written of stage kernel or spirv, the module is stage({}); lower it with "
-                    "spirv-emit{{emit=glsl}}",
+        fmt::format("GLSL needs a module of stage kernel or spirv, not {}; run spirv-emit{{emit=glsl}} first",
                     name(module.stage)));
   TG_TRY(Target target, targetOf(module.attrs));
   std::unique_ptr<Module> copy = clone(module);

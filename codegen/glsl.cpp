@@ -302,7 +302,7 @@ void GlslPrinter::op(const Op& op) {
 /// Checks the requirements of the printer that the verifier does not.
 static Result<void> checkForm(const Item& kernel) {
   if (kernel.kind != ItemKind::kernel)
-    return failAt(kernel.loc, fmt::format("@{} is no kernel", kernel.name));
+    return failAt(kernel.loc, fmt::format("@{} is not a kernel", kernel.name));
   for (const auto& param : kernel.body.args)
     for (int axis = 1; axis < param->type.rank(); ++axis)
       if (param->type.shape[axis] == Shape::kDynamic)

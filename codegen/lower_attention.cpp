@@ -152,7 +152,7 @@ Result<void> lowerKernel(LowerContext& c, const AttentionSchedule& schedule) {
   TG_TRY(AttentionRegion region, AttentionRegion::of(c));
   if (region.ownRows() % schedule.tile != 0 || region.otherRows() % schedule.block != 0)
     return failAt(c.fused.loc,
-                  fmt::format("schedule {} does not divide {} rows and {} rows of the other side",
+                  fmt::format("schedule {} has a tile or block that does not divide its {} or {} rows",
                               c.schedule.str(), region.ownRows(), region.otherRows()));
   const as::attention view(*region.op);
   TG_CHECK(c.checkStraight(schedule.tile * schedule.block *

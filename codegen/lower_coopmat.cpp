@@ -110,15 +110,20 @@ Result<void> CoopmatProduct::check() {
   bool fits = tile_[2] % kSide == 0 && patchColumns_ % kSide == 0 && warp_[1] % patchColumns_ == 0;
   for (size_t axis = 0; axis < 2; ++axis)
     fits = fits && warp_[axis] % kSide == 0 && tile_[axis] % warp_[axis] == 0;
-  if (!fits) return failAt(c_.fused.loc, fmt::format("schedule {} is malformed", c_.schedule.str()));
+  if (!fits)
+    return failAt(
+        c_.fused.loc,
+        fmt::format("schedule {} needs multiples of 16, of which warp divides tile, and patch warp[1]",
+                    c_.schedule.str()));
   split_ = isSplit(*p_.op);
   narrow_ = factorType(*p_.op);
   if (!c_.target.multiplies(narrow_))
     return failAt(c_.fused.loc, fmt::format("schedule {} needs `coopmat` of {}, which target '{}' lacks",
                                             c_.schedule.str(), name(narrow_), c_.target.name));
   if (as::matmul(*p_.op).precision() == "f32")
-    return failAt(c_.fused.loc,
-                  fmt::format("schedule {} rounds to 16 bits, the product asks for f32", c_.schedule.str()));
+    return failAt(
+        c_.fused.loc,
+        fmt::format("schedule {} rounds to 16 bits, but the product's precision is f32", c_.schedule.str()));
   depth_ = tile_[2];
   across_ = tile_[1] / warp_[1];
   subgroups_ = tile_[0] / warp_[0] * across_;

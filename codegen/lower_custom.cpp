@@ -25,8 +25,8 @@ static Result<void> checkAmountsOf(const Op& custom, const LoweredKernel& lowere
   Error error = taken.takeError().note(kernel.loc, fmt::format("@{} is here", kernel.name));
   if (gives(target, LimitId::sharedBytes, sharedBytes(kernel))) return error;
   return std::move(error).note(
-      kernel.loc, isGradient(kernel) ? "fix: use smaller tiles in the kernel that it is the gradient of, "
-                                       "or write the gradient and name it there, `vjp(@mine)`"
+      kernel.loc, isGradient(kernel) ? "fix: use smaller tiles in the kernel of which it is the gradient, or "
+                                       "write the gradient as a kernel and name it there by `vjp(@mine)`"
                                      : "fix: use smaller tiles");
 }
 

@@ -44,7 +44,7 @@ Result<void> lowerKernel(LowerContext& c, const MapSchedule& schedule) {
   for (const Value* value : c.yields)
     if (value->type.elements() % vec != 0)
       return failAt(c.fused.loc,
-                    fmt::format("schedule {} takes {} elements at a time, which do not divide a result's {}",
+                    fmt::format("schedule {} has vec {}, which does not divide the {} elements of a result",
                                 c.schedule.str(), vec, value->type.elements()));
   int64_t largest = 0;
   for (const Value* value : c.yields) largest = std::max(largest, value->type.elements() / vec);

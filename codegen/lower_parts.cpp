@@ -33,8 +33,10 @@ Result<void> lowerKernel(LowerContext& c, const PartsSchedule& schedule) {
     groups = c.out.grid[0];
     const int64_t own = c.out.kernel->workgroup[0];
     if (i > 0 && own != workgroup)
-      return failAt(c.fused.loc, fmt::format("schedule {} has parts with workgroups of {} and {} invocations",
-                                             c.schedule.str(), workgroup, own));
+      return failAt(
+          c.fused.loc,
+          fmt::format("schedule {} has parts with workgroups of {} and {} invocations; they must be equal",
+                      c.schedule.str(), workgroup, own));
     workgroup = own;
     slot += static_cast<int>(count);
   }

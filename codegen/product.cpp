@@ -33,8 +33,8 @@ Result<Product> findProduct(const LowerContext& c) {
   for (const Value* value : c.yields)
     fits = fits && value->type.elements() == p.op->result()->type.elements();
   if (!fits)
-    return failAt(c.fused.loc, fmt::format("schedule {} is for regions of a product and results of its size",
-                                           c.schedule.str()));
+    return failAt(c.fused.loc,
+                  fmt::format("schedule {} needs one product, and results of its size", c.schedule.str()));
   return p;
 }
 

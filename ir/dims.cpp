@@ -78,7 +78,7 @@ class DimsVerifier {
     };
     const Attr* batch = holder.isArgument ? find(holder.attrs, kBatchDim) : nullptr;
     const Attr* dims = find(holder.attrs, "dims");
-    if (batch && dims) return bad("attribute 'batch' stands beside 'dims'; name the batch there");
+    if (batch && dims) return bad("attribute 'batch' is given besides 'dims'; name the batch in 'dims'");
     if (batch &&
         (batch->kind != Attr::Kind::integer || batch->integer < 0 || batch->integer >= holder.type.rank()))
       return bad(fmt::format("attribute 'batch' is an axis of {}, not {}", holder.type.str(), batch->str()));
@@ -90,7 +90,7 @@ class DimsVerifier {
         return bad(
             fmt::format("attribute 'dims' holds names of letters, digits and '_', not {}", each.str()));
     if (dims->list.size() != static_cast<size_t>(holder.type.rank()))
-      return bad(fmt::format("attribute 'dims' gives {} for the {} of {}; _ is no name",
+      return bad(fmt::format("attribute 'dims' gives {} for the {} of {}; _ is not a name",
                              countText(dims->list.size(), "name"),
                              countText(holder.type.rank(), "axis", "axes"), holder.type.str()));
     const size_t batches = axesNamed(holder.attrs, holder.type.rank(), kBatchDim).size();

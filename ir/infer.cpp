@@ -123,7 +123,7 @@ Result<Types> types(at::cumsum, const Context& c) {
 
 Result<Types> types(at::clamp, const Context& c) {
   double lo = as::clamp(c.op).lo(), hi = as::clamp(c.op).hi();
-  if (!(lo <= hi)) return c.error(1, fmt::format("lo = {} is not below hi = {}", lo, hi));
+  if (!(lo <= hi)) return c.error(1, fmt::format("lo = {} is above hi = {}", lo, hi));
   for (double bound : {lo, hi}) TG_CHECK(c.mayHold(c.in(0).dtype, bound, 2, "bound"));
   return Types{c.in(0)};
 }
@@ -136,11 +136,11 @@ Result<Types> types(at::reshape, const Context& c) {
   Shape shape;
   for (int64_t extent : extents) {
     if (extent == -1 && wild >= 0)
-      return c.error(2, "a second -1: only one extent can follow from the others and the number of elements");
+      return c.error(2, "two extents are -1; at most one can follow from the others");
     if (extent == -1)
       wild = shape.rank();
     else if (extent < 1)
-      return c.error(2, fmt::format("extent {} is not allowed", extent));
+      return c.error(2, fmt::format("extent {} is not positive", extent));
     shape.push(std::max<int64_t>(extent, 1));
   }
   const int64_t total = c.in(0).elements();
@@ -161,18 +161,18 @@ Result<Types> types(at::transpose, const Context& c) {
   Shape shape;
   for (int64_t axis : perm) {
     if (axis < 0 || axis >= rank || seen[axis] || static_cast<int>(perm.size()) != rank)
-      return c.error(
-          1,
-          fmt::format("{} is no permutation of {}", c.op.attr("perm").str(), countText(rank, "axis", "axes")),
-          0);
+      return c.error(1,
+                     fmt::format("{} is not a permutation of {}", c.op.attr("perm").str(),
+                                 countText(rank, "axis", "axes")),
+                     0);
     seen[axis] = true;
     shape.push(c.shape(0)[static_cast<int>(axis)]);
   }
   if (static_cast<int>(perm.size()) != rank)
-    return c.error(
-        1,
-        fmt::format("{} is no permutation of {}", c.op.attr("perm").str(), countText(rank, "axis", "axes")),
-        0);
+    return c.error(1,
+                   fmt::format("{} is not a permutation of {}", c.op.attr("perm").str(),
+                               countText(rank, "axis", "axes")),
+                   0);
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
@@ -189,10 +189,11 @@ Result<Types> types(at::slice, const Context& c) {
     int64_t extent = c.shape(0)[static_cast<int>(i)];
     if (starts[i] < 0 || starts[i] >= limits[i] || limits[i] > extent)
       return c.error(
-          2, fmt::format("[{}, {}) is no range of axis {} with extent {}", starts[i], limits[i], i, extent),
+          2,
+          fmt::format("[{}, {}) is not a range of axis {} with extent {}", starts[i], limits[i], i, extent),
           0);
     if (strides[i] < 1 || strides[i] > kMaxElements)
-      return c.error(3, fmt::format("stride {} is not positive, or over {}", strides[i], kMaxElements));
+      return c.error(3, fmt::format("stride {} is not in 1..{}", strides[i], kMaxElements));
     shape.push(1 + (limits[i] - starts[i] - 1) / strides[i]);
   }
   return Types{Type::tensor(c.in(0).dtype, shape)};
@@ -223,7 +224,7 @@ Result<Types> types(at::pad, const Context& c) {
 }
 
 Result<Types> types(at::concat, const Context& c) {
-  if (c.op.operands.empty()) return c.error(1, "nothing to join");
+  if (c.op.operands.empty()) return c.error(1, "there is no operand to join");
   Shape shape = c.shape(0);
   int axis = normalAxis(as::concat(c.op).axis(), shape.rank());
   if (axis < 0)
@@ -377,12 +378,12 @@ Result<Types> types(at::constant, const Context& c) {
   TG_TRY(Type type, c.declared());
   const Operand& value = c.op.operands[0];
   if (value.kind == Operand::Kind::keyword && static_cast<int64_t>(value.items.size()) != type.elements())
-    return c.error(1,
-                   fmt::format("dense gives {} for {}", countText(value.items.size(), "value"), type.str()));
+    return c.error(1, fmt::format("dense has {} for {}", countText(value.items.size(), "value"), type.str()));
   auto check = [&](const Operand& literal) -> Result<void> {
-    if (!literal.isLiteral()) return failAt(c.op.loc, "tg.constant: dense takes numbers alone");
+    if (!literal.isLiteral()) return failAt(c.op.loc, "tg.constant: dense takes only numbers");
     if (represents(literal, type.dtype)) return {};
-    return failAt(c.op.loc, fmt::format("tg.constant: {} is no {}", literalText(literal), name(type.dtype)));
+    return failAt(c.op.loc, fmt::format("tg.constant: {} is not a value of type {}", literalText(literal),
+                                        name(type.dtype)));
   };
   if (value.isLiteral()) TG_CHECK(check(value));
   for (const Operand& item : value.items) TG_CHECK(check(item));
@@ -398,7 +399,7 @@ Result<Types> types(at::grad, const Context& c) {
                    0);
   Types out;
   for (int i = 1; i < c.op.numOperands(); ++i) out.push_back(c.in(i));
-  if (out.empty()) return c.error(2, "nothing to differentiate with respect to");
+  if (out.empty()) return c.error(2, "there is no value to differentiate with respect to");
   return out;
 }
 

@@ -39,7 +39,8 @@ struct Context {
   /// An error for the constraint if `dtype` cannot represent the number of an attribute.
   Result<void> mayHold(DType dtype, double number, int constraint, std::string_view attribute) const {
     if (represents(number, dtype)) return {};
-    return error(constraint, fmt::format("{} {} is no {}", attribute, formatReal(number), name(dtype)));
+    return error(constraint,
+                 fmt::format("{} {} is not a value of type {}", attribute, formatReal(number), name(dtype)));
   }
   /// An error for the constraint unless the attribute `eps`, which is added before a root, is finite and not
   /// negative.

@@ -121,8 +121,8 @@ Result<void> customRegion(const Context& c) {
   for (size_t index = 0; all && index < custom->results.size(); ++index)
     all = yield->in(static_cast<int>(index)) == custom->results[index].get();
   if (alone && all) return {};
-  return c.error(3, "a tg.custom stands with nothing but reshapes of its inputs, and all its results are "
-                    "yielded in order");
+  return c.error(3, "a region with tg.custom may contain only reshapes of its inputs besides, and must yield "
+                    "all its results in order");
 }
 
 Result<Types> types(at::custom, const Context& c) {

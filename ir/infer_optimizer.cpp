@@ -57,10 +57,10 @@ Result<Types> types(at::sgd_update, const Context& c) {
     return c.error(3, fmt::format("decay {} does not broadcast to {}", decay.str(), p.str()), 3);
   const double momentum = as::sgd_update(c.op).momentum();
   if (!std::isfinite(momentum) || momentum < 0)
-    return c.error(4, fmt::format("momentum {} is not a number from 0 on", momentum));
+    return c.error(4, fmt::format("momentum {} is not 0 or more", momentum));
   if (momentum > 0 && !hasVelocity)
     return c.error(4, fmt::format("momentum {} needs the velocity v", momentum));
-  if (momentum == 0 && hasVelocity) return c.error(4, "a velocity v without a momentum", 4);
+  if (momentum == 0 && hasVelocity) return c.error(4, "a velocity v needs a momentum above 0", 4);
   if (as::sgd_update(c.op).nesterov() && momentum == 0) return c.error(5, "nesterov needs a momentum");
   if (!hasVelocity) return Types{p};
   return Types{p, p};

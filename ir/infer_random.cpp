@@ -35,7 +35,7 @@ Result<Types> types(at::random_uniform, const Context& c) {
   const double low = as::random_uniform(c.op).low(), high = as::random_uniform(c.op).high();
   if (!isFinite(low) || !isFinite(high) || !isFinite(high - low) ||
       !(static_cast<float>(low) < static_cast<float>(high)))
-    return c.error(4, fmt::format("[{}, {}) is no interval of f32", low, high));
+    return c.error(4, fmt::format("[{}, {}) is not an interval of f32", low, high));
   return Types{type};
 }
 

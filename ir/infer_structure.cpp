@@ -44,7 +44,7 @@ Result<Types> types(at::swap_axes, const Context& c) {
 }
 
 Result<Types> types(at::stack, const Context& c) {
-  if (c.op.operands.empty()) return c.error(1, "nothing to join");
+  if (c.op.operands.empty()) return c.error(1, "there is no operand to join");
   for (int i = 1; i < c.op.numOperands(); ++i)
     if (!(c.in(i) == c.in(0)))
       return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(i).str()), i);
@@ -63,7 +63,7 @@ static Result<void> checkReaders(const Context& c) {
     for (const Use& use : result->uses)
       if (const Op* reader = use.user(); !hostReads(*reader))
         return c.error(
-            4, fmt::format("{} reads %{}, which is for the host alone", reader->info().name, result->name));
+            4, fmt::format("{} reads %{}, which only the host may read", reader->info().name, result->name));
   return {};
 }
 
@@ -92,7 +92,7 @@ Result<Types> types(at::split, const Context& c) {
   TG_TRY(int axis, axisOf(c, "axis", c.in(0).rank(), 1));
   std::vector<int64_t> sizes = as::split(c.op).sizes();
   int64_t sections = as::split(c.op).sections(), extent = c.shape(0)[axis];
-  if ((sections != 0) == !sizes.empty()) return c.error(2, "give either sections or sizes");
+  if ((sections != 0) == !sizes.empty()) return c.error(2, "give exactly one of sections and sizes");
   if (sections != 0) {
     if (sections < 0 || extent % sections != 0)
       return c.error(
@@ -157,8 +157,8 @@ Result<Types> types(at::take_along_axis, const Context& c) {
   bool fits = ids.rank() == x.rank();
   for (int i = 0; fits && i < x.rank(); ++i) fits = i == axis || ids.shape[i] == x.shape[i];
   if (!fits)
-    return c.error(2, fmt::format("ids {} do not match {} on the axes beside {}", ids.str(), x.str(), axis),
-                   1);
+    return c.error(
+        2, fmt::format("ids {} do not match {} on the axes other than {}", ids.str(), x.str(), axis), 1);
   return Types{Type::tensor(x.dtype, ids.shape)};
 }
 

@@ -23,7 +23,8 @@ static Result<void> checkTargets(const Context& c, int first) {
   const DType ids = c.in(at::cross_entropy::targets).dtype;
   const bool fits = ignored.kind == Attr::Kind::integer && represents(Operand::literal(ignored.integer), ids);
   if (!none && !fits)
-    return c.error(first, fmt::format("ignore_index = {} is no {}", ignored.str(), name(ids)));
+    return c.error(first,
+                   fmt::format("ignore_index = {} is not a value of type {}", ignored.str(), name(ids)));
   const double smoothing = as::cross_entropy(c.op).label_smoothing();
   if (!(smoothing >= 0 && smoothing < 1))
     return c.error(first + 1, fmt::format("label_smoothing = {} is not in [0, 1)", formatReal(smoothing)));

@@ -52,7 +52,7 @@ Result<Types> types(at::fold, const Context& c) {
   int axis = p.rank() < 2 ? -1 : normalAxis(as::fold(c.op).axis(), p.rank() - 1);
   if (axis < 0)
     return c.error(
-        1, fmt::format("axis {} is no axis of the fold of {}", as::fold(c.op).axis(), c.in(0).str()), 0);
+        1, fmt::format("axis {} is not an axis of the fold of {}", as::fold(c.op).axis(), c.in(0).str()), 0);
   int64_t extent = as::fold(c.op).extent();
   TG_CHECK(checkSteps(c, extent, "extent"));
   WindowAxis window{p.back(), as::fold(c.op).step(), 0, std::abs(as::fold(c.op).dilation())};
@@ -200,7 +200,7 @@ static Result<Window> poolWindow(const Context& c) {
   Window window = windowOf(c.op);
   for (const WindowAxis& axis : window)
     if (2 * axis.padding > axis.size)
-      return c.error(3, fmt::format("padding {} is over half of kernel {}", axis.padding, axis.size));
+      return c.error(3, fmt::format("padding {} is more than half of kernel {}", axis.padding, axis.size));
   return window;
 }
 

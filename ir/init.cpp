@@ -48,7 +48,7 @@ Result<std::vector<double>> initNumbers(const Attr& init) {
     return fail(fmt::format("{} takes no named argument '{}'", init.text, init.dict[0].name));
   std::vector<double> out;
   for (const Attr& member : init.list) {
-    if (!member.isNumber()) return fail(fmt::format("{} is no number", member.str()));
+    if (!member.isNumber()) return fail(fmt::format("{} is not a number", member.str()));
     out.push_back(member.number());
   }
   return out;

@@ -191,9 +191,10 @@ Result<Type> ParseCore::parseCoopmat(const Loc& loc, std::string_view raw) {
               split->first[1] != Shape::kDynamic && use;
   if (!fits)
     return failAt(
-        loc, fmt::format("'coopmat<{}>' is no matrix type; the form is coopmat<f16, 16x16, A>, with B or "
-                         "acc for A",
-                         raw.substr(0, 60)));
+        loc,
+        fmt::format(
+            "'coopmat<{}>' is not a matrix type; the form is coopmat<f16, 16x16, A>, with B or acc for A",
+            raw.substr(0, 60)));
   return Type::coopmat(*dtype, split->first[0], split->first[1], *use);
 }
 
@@ -207,12 +208,12 @@ Result<Type> ParseCore::parseBuffer(const Loc& loc, std::vector<std::string>* ax
   std::vector<std::string> names;
   auto split = splitShape(raw, &names);
   auto element = split ? scalarNamed(split->second) : std::nullopt;
-  if (!element) return failAt(loc, fmt::format("'{}' is no buffer shape and element", raw.substr(0, 60)));
+  if (!element) return failAt(loc, fmt::format("'{}' is not a buffer shape and element", raw.substr(0, 60)));
   for (const std::string& axis : names)
     if (!axes && !axis.empty())
-      return failAt(loc, fmt::format("'{}' is no number and no constant; a kernel's parameters alone have "
-                                     "extents with names",
-                                     axis));
+      return failAt(
+          loc, fmt::format("'{}' is not a number or constant; only a kernel's parameters have named extents",
+                           axis));
   Shape fixed;
   for (int64_t dim : split->first) fixed.push(dim == Shape::kDynamic ? 1 : dim);
   if (!hasValidExtents(fixed))
@@ -223,7 +224,7 @@ Result<Type> ParseCore::parseBuffer(const Loc& loc, std::vector<std::string>* ax
     if (modeName == name(static_cast<BufMode>(m))) mode = static_cast<BufMode>(m);
   if (!mode)
     return failAt(
-        loc, fmt::format("'{}' is no buffer mode; known: in out inout accum shared local tape", modeName));
+        loc, fmt::format("'{}' is not a buffer mode; known: in out inout accum shared local tape", modeName));
   bool texel = false;
   if (accept(",")) {
     TG_TRY(std::string word, expectWord("'texel'"));
@@ -249,10 +250,9 @@ Result<Type> ParseCore::parseType(std::vector<std::string>* axes) {
     if (std::ranges::count(raw, 'x') > kMaxRank && !split)
       return failAt(loc(), fmt::format("'tensor<{}>' has more than {} axes", raw.substr(0, 60), kMaxRank));
     if (!dtype)
-      return failAt(
-          loc(), fmt::format("'tensor<{}>' is no tensor type: it has extents of at least 1, then an element "
-                             "type, as 2x3xf32",
-                             raw.substr(0, 60)));
+      return failAt(loc(), fmt::format("'tensor<{}>' is not a tensor type: it has extents of at least 1, "
+                                       "then an element type, as 2x3xf32",
+                                       raw.substr(0, 60)));
     for (int64_t dim : split->first)
       if (dim == Shape::kDynamic)
         return failAt(loc(), "a tensor's extents are fixed; '?' is for kernel buffers");
@@ -274,7 +274,7 @@ Result<Type> ParseCore::parseType(std::vector<std::string>* axes) {
   const char* way = head == "i1"               ? "; a kernel's conditions are bool"
                     : head.starts_with("vec3") ? "; vectors have 2 or 4 lanes: use three f32, or a vec4"
                                                : "";
-  return failAt(loc(), fmt::format("'{}' is no type{}", head.substr(0, 60), way));
+  return failAt(loc(), fmt::format("'{}' is not a type{}", head.substr(0, 60), way));
 }
 
 Result<Attr> ParseCore::parseAttrList(std::string_view close, int depth) {
@@ -332,7 +332,7 @@ Result<Attr> ParseCore::parseAttrValue(int depth) {
   switch (token.kind) {
   case Token::Kind::number: {
     auto number = parseNumber(token.text);
-    if (!number) return errorHere(fmt::format("'{}' is no number", token.text.substr(0, 40)));
+    if (!number) return errorHere(fmt::format("'{}' is not a number", token.text.substr(0, 40)));
     lex_.next();
     return number->isInteger ? Attr::of(number->integer) : Attr::of(number->real);
   }

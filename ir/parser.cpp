@@ -156,7 +156,7 @@ Result<void> Parser::binary() {
   }
   if (lex_.peek().kind != Token::Kind::string) return expected("the SPIR-V as a base64 string");
   auto bytes = base64Decode(lex_.peek().text);
-  if (!bytes || bytes->size() % 4 != 0) return errorHere("the binary is no base64 of whole 32-bit words");
+  if (!bytes || bytes->size() % 4 != 0) return errorHere("the binary is not base64 of whole 32-bit words");
   lex_.next();
   item->code.resize(bytes->size() / 4);
   std::copy(bytes->begin(), bytes->end(), reinterpret_cast<char*>(item->code.data()));
@@ -188,7 +188,7 @@ Result<void> Parser::item() {
     if (kindName == name(static_cast<ItemKind>(k))) kind = static_cast<ItemKind>(k);
   if (!kind)
     return failAt(loc,
-                  fmt::format("'{}' is no module item; known: param state func kernel buffer binary const",
+                  fmt::format("'{}' is not a module item; known: param state func kernel buffer binary const",
                               kindName.substr(0, 60)));
   Loc nameLoc = here();
   TG_TRY(std::string itemName, expectSymbol("the item's name"));
@@ -235,7 +235,7 @@ Result<std::unique_ptr<Module>> Parser::module() {
       if (stageName == name(static_cast<Stage>(s))) module_->stage = static_cast<Stage>(s), known = true;
     if (!known)
       return failAt(loc,
-                    fmt::format("'{}' is no stage; known: tensor fused planned kernel spirv", stageName));
+                    fmt::format("'{}' is not a stage; known: tensor fused planned kernel spirv", stageName));
     TG_CHECK(expect(")"));
   }
   if (lex_.peek().isWord("attributes")) {
@@ -254,7 +254,7 @@ Result<std::unique_ptr<Module>> Parser::module() {
 
 Result<std::unique_ptr<Module>> parse(std::string_view text, std::string fileName) {
   constexpr size_t kMaxText = size_t{1} << 31;
-  if (text.size() >= kMaxText) return fail(fmt::format("{}: larger than 2 GiB", fileName));
+  if (text.size() >= kMaxText) return fail(fmt::format("{}: the file is larger than 2 GiB", fileName));
   auto file = std::make_shared<SourceFile>(SourceFile{std::move(fileName), std::string(text)});
   return Parser(std::move(file)).module();
 }

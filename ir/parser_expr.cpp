@@ -127,7 +127,8 @@ Result<Operand> Parser::valueTerm(int depth) {
     }
   TG_TRY(Value * value, lookup());
   if (!accept("[")) return Operand::of(value);
-  if (expressions_ == Expressions::grid) return failAt(loc, "a grid knows extents alone, no elements");
+  if (expressions_ == Expressions::grid)
+    return failAt(loc, "a grid can use extents, but no elements of buffers");
   TG_TRY(OperandList indices, operandsUntil("]", depth));
   return emit(Opcode::k_load, {Operand::element(value, std::move(indices))}, loc);
 }
@@ -144,7 +145,7 @@ Result<Operand> Parser::wordTerm(int depth) {
     return known->value.isInteger ? Operand::literal(known->value.integer)
                                   : Operand::literal(known->value.real);
   if (auto extent = axisExtent(word)) return *extent;
-  return failAt(loc, fmt::format("'{}' is no constant and no extent here", word.substr(0, 60)));
+  return failAt(loc, fmt::format("'{}' is neither a constant nor an extent here", word.substr(0, 60)));
 }
 
 bool Parser::namesValue(std::string_view word) const {
@@ -349,7 +350,7 @@ Result<Operand> Parser::shorthand(std::string_view word, const OperandList& args
     if (!args[0].isLiteral() || !args[0].isInteger || args[0].integer < 0 || args[0].integer > 2)
       return failAt(loc, "workgroup_size takes an axis, 0, 1 or 2");
     if (!item_ || item_->kind != ItemKind::kernel)
-      return failAt(loc, "there is no workgroup here; a func is passed what it needs");
+      return failAt(loc, "a func has no workgroup; pass the value as an argument");
     return Operand::literal(item_->workgroup[static_cast<size_t>(args[0].integer)]);
   }
   auto call = [&](std::string_view name, Operand a, Operand b) {
@@ -372,10 +373,9 @@ Result<Operand> Parser::shorthand(std::string_view word, const OperandList& args
                                   [](const Operand& each) { return each.isLiteral() && !each.isInteger; });
   if (!typed && lanes && isReal) return emit(Opcode::k_vec, args, loc, Type::scalar(DType::f32, lanes));
   if (!typed && lanes)
-    return failAt(
-        loc, fmt::format("whole numbers alone do not tell the type of a {0}: write {0}(1.0, …) of f32, or "
-                         "`%v = tgk.vec 1, … : {0}<u32>`",
-                         word));
+    return failAt(loc, fmt::format("integer literals do not determine the element type of {0}: write "
+                                   "{0}(1.0, …) of f32, or `%v = tgk.vec 1, … : {0}<u32>`",
+                                   word));
   if (!typed) return failAt(loc, fmt::format("{} takes a value; a literal has the type of its place", word));
   if (lanes) return emit(Opcode::k_vec, args, loc, Type::scalar(typed->type.dtype, lanes));
   const DType to = dtypeNamed(word).value_or(DType::i1);  // else it is the word bool
@@ -451,7 +451,7 @@ Result<Operand> Parser::literalExpression() {
   TG_TRY(Operand value, expression());
   current_ = outer;
   expressions_ = mode;
-  if (extents_.size() != extents) return failAt(loc, "the extent of an axis is known with the call alone");
+  if (extents_.size() != extents) return failAt(loc, "the extent of an axis is known only at the call");
   unnamed_.resize(named);
   return value;
 }

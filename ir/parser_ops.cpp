@@ -55,11 +55,11 @@ Result<Operand> Parser::literalToken() {
     return Operand::literal(static_cast<int64_t>(token.text == "true"));
   auto number = parseNumber(token.text);
   if (!number)
-    return failAt(lex_.locAt(token.offset), fmt::format("'{}' is no number", token.text.substr(0, 40)));
+    return failAt(lex_.locAt(token.offset), fmt::format("'{}' is not a number", token.text.substr(0, 40)));
   if (!number->isInteger && token.text != "-inf" && std::isinf(static_cast<float>(number->real)))
     return failAt(
         lex_.locAt(token.offset),
-        fmt::format("'{}' is too large for f32; write inf if that is meant", token.text.substr(0, 40)));
+        fmt::format("'{}' is too large for f32; write inf if that is intended", token.text.substr(0, 40)));
   // Real literals are rounded to f32 when they are read, so that every later stage sees the same value.
   if (!number->isInteger) return Operand::literal(static_cast<double>(static_cast<float>(number->real)));
   Operand literal = Operand::literal(number->integer);
@@ -175,7 +175,7 @@ Result<void> Parser::calleeInputs(Op& op) {
   for (Operand& input : inputs) {
     if (input.kind != Operand::Kind::value && input.kind != Operand::Kind::literal)
       return failAt(op.loc,
-                    fmt::format("{}: an input of @{} is no value", op.info().name, op.operands[0].text));
+                    fmt::format("{}: an input of @{} is not a value", op.info().name, op.operands[0].text));
     op.operands.push_back(std::move(input));
   }
   return {};

@@ -47,7 +47,7 @@ Result<void> Parser::constantStatement() {
   const Loc loc = here();
   TG_TRY(std::string name, expectWord("a constant's name"));
   if (name.find('.') != std::string::npos)
-    return failAt(loc, fmt::format("'{}' is no constant's name", name));
+    return failAt(loc, fmt::format("'{}' is not a valid name of a constant", name));
   if (const NamedConstant* known = constant(name))
     return std::move(failAt(loc, fmt::format("redefinition of {}", name)))
         .note(known->loc, "first defined here");
@@ -96,9 +96,8 @@ Result<void> Parser::returnIf(const Block& around) {
   const Loc loc = here();
   lex_.next();
   if (item_->kind != ItemKind::kernel || &around != &item_->body)
-    return failAt(loc,
-                  "tgk.return_if stands in a kernel's own body, not in a nested one or a func; wrap what "
-                  "follows in tgk.if");
+    return failAt(loc, "tgk.return_if is allowed only in a kernel's own body, not in a nested body or a "
+                       "func; wrap the ops that follow in tgk.if");
   TG_TRY(Operand cond, expression());
   auto branch = Op::create(Opcode::k_if, loc);
   TG_CHECK(flip(std::move(cond), *branch));

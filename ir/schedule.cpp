@@ -134,7 +134,7 @@ class ScheduleReader {
   void operator()(size_t at, int64_t& number, int64_t fallback) {
     number = fallback;
     if (const Attr* given = take(at)) {
-      if (given->kind != Attr::Kind::integer) return bad(fmt::format("wants an integer in '{}'", name(at)));
+      if (given->kind != Attr::Kind::integer) return bad(fmt::format("needs an integer in '{}'", name(at)));
       number = given->integer;
       checked(at, number);
     }
@@ -145,14 +145,14 @@ class ScheduleReader {
     if (!given) return;
     const std::vector<int64_t> list = given->asInts();
     if (list.size() != count || given->list.size() != count)
-      return bad(fmt::format("wants {} in '{}'", countText(count, "integer"), name(at)));
+      return bad(fmt::format("needs {} in '{}'", countText(count, "integer"), name(at)));
     std::copy(list.begin(), list.end(), numbers.begin());
     for (int64_t number : numbers) checked(at, number);
   }
   void operator()(size_t at, bool& flag) {
     const Attr* given = take(at);
     if (!given) return;
-    if (given->kind != Attr::Kind::boolean) return bad(fmt::format("wants true or false in '{}'", name(at)));
+    if (given->kind != Attr::Kind::boolean) return bad(fmt::format("needs true or false in '{}'", name(at)));
     flag = given->integer != 0;
   }
   template <size_t count>
@@ -164,14 +164,14 @@ class ScheduleReader {
       good = given->list[i].kind == Attr::Kind::boolean;
       flags[i] = given->list[i].integer != 0;
     }
-    if (!good) bad(fmt::format("wants {} of true and false in '{}'", count, name(at)));
+    if (!good) bad(fmt::format("needs {} of true and false in '{}'", count, name(at)));
   }
   void operator()(size_t at, std::vector<int64_t>& counts) {
     const Attr* given = take(at);
     if (!given) return;
     counts = given->asInts();
     if (counts.empty() || counts.size() != given->list.size())
-      return bad(fmt::format("wants a list of integers in '{}'", name(at)));
+      return bad(fmt::format("needs a list of integers in '{}'", name(at)));
     for (int64_t count : counts) checked(at, count);
   }
   void operator()(size_t at, std::vector<PartSchedule>& parts);
@@ -305,7 +305,7 @@ void ScheduleReader::operator()(size_t at, std::vector<PartSchedule>& parts) {
   const Attr* given = take(at);
   if (!given) return;
   if (given->kind != Attr::Kind::array || given->list.empty())
-    return bad(fmt::format("wants a list of schedules in '{}'", name(at)));
+    return bad(fmt::format("needs a list of schedules in '{}'", name(at)));
   for (const Attr& part : given->list) {
     const int row = isScheduleForm(part) ? rowOf(part) : -1;
     if (row < 0 || !kinds()[static_cast<size_t>(row)].isPart)

@@ -134,14 +134,14 @@ Result<void> checkMembers(const Target& target) {
   if (!wrong.empty())
     return fail(fmt::format("target '{}': {} is not in 1 … {}", target.name, wrong, kMaxBytes));
   if (target.subgroup > kMostSubgroup || (target.subgroup & (target.subgroup - 1)))
-    return fail(fmt::format("target '{}': subgroup {} is no power of two of at most {}", target.name,
+    return fail(fmt::format("target '{}': subgroup {} is not a power of two of at most {}", target.name,
                             target.subgroup, kMostSubgroup));
   // A power of two of at least one texel, so that offsets can be represented on every device.
   if (target.alignment < 16 || (target.alignment & (target.alignment - 1)))
-    return fail(fmt::format("target '{}': alignment {} is no power of two of 16 or more", target.name,
+    return fail(fmt::format("target '{}': alignment {} is not a power of two of 16 or more", target.name,
                             target.alignment));
   if (target.allocation % target.alignment)
-    return fail(fmt::format("target '{}': allocation {} is no multiple of alignment {}", target.name,
+    return fail(fmt::format("target '{}': allocation {} is not a multiple of alignment {}", target.name,
                             target.allocation, target.alignment));
   return {};
 }

@@ -221,7 +221,7 @@ void Verifier::op(const Op& op, const Item& func, table::Where where) {
                              ? findOp(fmt::format("tgk.{}", own.substr(3)))
                              : nullptr;
     return report(op.loc,
-                  fmt::format("{} [op.stage]: it may not stand in {} at stage {}{}", op.info().name, place,
+                  fmt::format("{} [op.stage]: not allowed in {} at stage {}{}", op.info().name, place,
                               name(module_.stage), twin ? fmt::format("; kernels have {}", twin->name) : ""));
   }
   bool good = attributes(op);
@@ -236,7 +236,7 @@ void Verifier::op(const Op& op, const Item& func, table::Where where) {
 void Verifier::block(const Block& block, const Item& func, table::Where where) {
   for (const Op* current : block.ops) {
     if (current->info().has(table::terminator) && current->next())
-      report(current->next()->loc, fmt::format("{} [op.end]: an op stands after it", current->info().name));
+      report(current->next()->loc, fmt::format("{} [op.end]: an op follows it", current->info().name));
     op(*current, func, where);
   }
 }
@@ -321,7 +321,7 @@ void Verifier::function(const Item& func) {
     if (!host) continue;
     const bool number = host->text == "lr" || host->text == "loss_scale";
     if (!number && host->text != "rng")
-      report(arg->loc, fmt::format("%{} is no host scalar: known are \"lr\" tensor<f32>, \"rng\" "
+      report(arg->loc, fmt::format("%{} is not a host scalar: known are \"lr\" tensor<f32>, \"rng\" "
                                    "tensor<2xi32>, \"loss_scale\" tensor<f32>",
                                    arg->name));
     else if (const Type due = number ? Type::tensor(DType::f32, {}) : Type::tensor(DType::i32, {2});
@@ -367,7 +367,7 @@ void Verifier::repetition(const Item& func) {
                                  every->str()));
   for (const auto& arg : func.body.args)
     if (!find(arg->attrs, "host"))
-      report(arg->loc, fmt::format("%{} is no host scalar; @{} runs by itself every {} steps", arg->name,
+      report(arg->loc, fmt::format("%{} is not a host scalar; @{} runs by itself every {} steps", arg->name,
                                    func.name, every->str()));
 }
 
@@ -430,13 +430,13 @@ void Verifier::storage(const Item& item) {
   if (init->text != "dense") {
     if (auto kind = initKind(init->text, item.type, *numbers); !kind) return wrong(kind.error().message());
   } else if (static_cast<int64_t>(numbers->size()) != item.type.elements()) {
-    return report(item.loc, fmt::format("@{}: dense gives {} for {}", item.name,
+    return report(item.loc, fmt::format("@{}: dense has {} for {}", item.name,
                                         countText(numbers->size(), "value"), item.type.str()));
   }
   if (init->text != "dense" && init->text != "constant") return;
   for (const Attr& value : init->list)
     if (!represents(value.number(), item.type.dtype))
-      return wrong(fmt::format("{} is no {}", value.str(), name(item.type.dtype)));
+      return wrong(fmt::format("{} is not a value of type {}", value.str(), name(item.type.dtype)));
 }
 
 /// Checks the structure; false if the other checks cannot run.
@@ -466,12 +466,12 @@ Result<void> Verifier::run() {
     case ItemKind::buffer:
       if (module_.stage < Stage::planned)
         report(item->loc,
-               fmt::format("@{}: a buffer may not stand at stage {}", item->name, name(module_.stage)));
+               fmt::format("@{}: a buffer is not allowed at stage {}", item->name, name(module_.stage)));
       break;
     case ItemKind::binary:
       if (module_.stage != Stage::spirv)
         report(item->loc,
-               fmt::format("@{}: a binary may not stand at stage {}", item->name, name(module_.stage)));
+               fmt::format("@{}: a binary is not allowed at stage {}", item->name, name(module_.stage)));
       break;
     }
   }

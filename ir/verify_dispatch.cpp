@@ -123,7 +123,7 @@ bool DispatchVerifier::inside(const Op& op, const Access& access) {
   }
   int64_t wanted = access.mode == "texel" ? 16 : 4;
   if (range.offset % wanted == 0) return true;
-  report(op, "align", fmt::format("offset {} is no multiple of {}", range.offset, wanted));
+  report(op, "align", fmt::format("offset {} is not a multiple of {}", range.offset, wanted));
   return false;
 }
 
@@ -141,7 +141,7 @@ bool DispatchVerifier::accesses(const Op& op, std::vector<Access>* out) {
     out->push_back({{range.text, range.items[0].integer, range.items[1].integer}, arg.text});
   }
   if (!good) {
-    report(op, "args", "wants args(in(@buffer[offset:bytes]), …), each in, out, inout or texel");
+    report(op, "args", "needs args(in(@buffer[offset:bytes]), …), each of them in, out, inout or texel");
     return false;
   }
   for (const Access& access : *out) good = inside(op, access) && good;
@@ -210,7 +210,7 @@ void DispatchVerifier::dispatch(const Op& op, const std::vector<Access>& accesse
   bool good = grid && !grid->items.empty() && grid->items.size() <= 3;
   for (size_t axis = 0; good && axis < grid->items.size(); ++axis)
     good = grid->items[axis].isLiteral() && grid->items[axis].isInteger && grid->items[axis].integer > 0;
-  if (!good) report(op, "grid", "wants grid(x, y, z) with positive extents");
+  if (!good) report(op, "grid", "needs grid(x, y, z) with positive extents");
   std::vector<std::string> modes;
   const Item* kernel = kernels_.contains(name) ? kernels_.at(name) : nullptr;
   if (kernel) {
@@ -284,19 +284,19 @@ void DispatchVerifier::begin(const Op& op) {
   if (!accesses(op, &touched)) return;
   const bool inPlace = as::collective_begin(op).kind() == "all_reduce";
   const bool gathers = as::collective_begin(op).kind() == "all_gather";
-  if (touched.empty()) report(op, "args", "wants args(inout(@buffer[offset:bytes]), …)");
+  if (touched.empty()) report(op, "args", "needs args(inout(@buffer[offset:bytes]), …)");
   if (gathers != (as::collective_begin(op).reduction() == "same") && (gathers || inPlace))
     return report(op, "collective",
-                  gathers ? "all_gather wants reduction = same"
+                  gathers ? "all_gather needs reduction = same"
                           : "all_reduce does not take reduction = same");
   if (!inPlace && !arePairs(touched, gathers))
     return report(op, "args",
-                  fmt::format("wants pairs in(@buffer[offset:bytes]), out(@buffer[offset:bytes]) of f32 "
+                  fmt::format("needs pairs in(@buffer[offset:bytes]), out(@buffer[offset:bytes]) of f32 "
                               "elements, {} one shard for each rank",
                               gathers ? "out" : "in"));
   for (size_t index = 0; index < touched.size(); ++index) {
     if (inPlace && (touched[index].mode != "inout" || touched[index].range.bytes % 4 != 0))
-      return report(op, "args", "wants args(inout(@buffer[offset:bytes]), …) of whole f32 elements");
+      return report(op, "args", "needs args(inout(@buffer[offset:bytes]), …) of whole f32 elements");
     for (size_t other = 0; other < index; ++other)
       if (ByteOwners::overlap(touched[index].range, touched[other].range))
         return report(op, "overlap", "two of its ranges overlap");
@@ -326,12 +326,12 @@ void DispatchVerifier::command(const Op& op) {
   if (!accesses(op, &touched)) return;
   if (op.code == Opcode::dispatch) dispatch(op, touched);
   if (op.code == Opcode::fill && (touched.size() != 1 || touched[0].mode != "out"))
-    return report(op, "args", "wants args(out(@buffer[offset:bytes]))");
+    return report(op, "args", "needs args(out(@buffer[offset:bytes]))");
   if (op.code == Opcode::copy) {
     if (touched.size() != 2 || touched[0].mode != "in" || touched[1].mode != "out" ||
         touched[0].range.bytes != touched[1].range.bytes)
       return report(op, "args",
-                    "wants args(in(@buffer[offset:bytes]), out(@buffer[offset:bytes])) of equal length");
+                    "needs args(in(@buffer[offset:bytes]), out(@buffer[offset:bytes])) of equal length");
     if (ByteOwners::overlap(touched[0].range, touched[1].range))
       report(op, "overlap", "copies a range over itself");
   }

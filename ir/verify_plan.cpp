@@ -104,7 +104,7 @@ bool PlanVerifier::inBuffer(const Loc& loc, std::string_view what, const Place& 
   }
   if (!inOneAllocation(loc, what, {place.buffer, place.offset, bytes})) return false;
   if (place.offset % kMemberAlignment == 0) return true;
-  report(loc, fmt::format("{} [plan.align]: offset {} is no multiple of {}", what, place.offset,
+  report(loc, fmt::format("{} [plan.align]: offset {} is not a multiple of {}", what, place.offset,
                           kMemberAlignment));
   return false;
 }
@@ -302,7 +302,7 @@ void PlanVerifier::resultRoom(const Op& op, const Value& value) {
     const auto next = inPlaceOf_.find(each);
     each = next == inPlaceOf_.end() ? nullptr : next->second;
   }
-  report(value.loc, fmt::format("{}: %{} is at @persistent[{}], which is no home of a symbol it updates",
+  report(value.loc, fmt::format("{}: %{} is at @persistent[{}], which is not a home of a symbol it updates",
                                 label(op, "home"), value.name, value.place->offset));
 }
 
@@ -350,7 +350,7 @@ void PlanVerifier::overlapsOperands(const Op& op, int slotIndex, const ResultSlo
     if (!inPlaceLegal(op, slotIndex, result, binding, range)) return;
   }
   if (inplace && !named)
-    report(result.loc, fmt::format("{}: %{} in place of %{}, which is no operand", label(op, "inplace"),
+    report(result.loc, fmt::format("{}: %{} in place of %{}, which is not an operand", label(op, "inplace"),
                                    result.name, inplace->name));
 }
 
@@ -477,7 +477,7 @@ void PlanVerifier::fill(const Op& op) {
   bool formed = args && args->items.size() == 1 && args->items[0].items.size() == 1 &&
                 args->items[0].text == "out" && args->items[0].items[0].kind == Operand::Kind::range;
   if (!formed)
-    return report(op.loc, fmt::format("{}: wants args(out(@buffer[offset:bytes]))", label(op, "fill")));
+    return report(op.loc, fmt::format("{}: needs args(out(@buffer[offset:bytes]))", label(op, "fill")));
   const Operand& to = args->items[0].items[0];
   Range range{to.text, to.items[0].integer, to.items[1].integer};
   const Item* buffer = module_.find(ItemKind::buffer, range.buffer);
@@ -486,8 +486,8 @@ void PlanVerifier::fill(const Op& op) {
                                       range.offset, range.offset + range.bytes, range.buffer));
   constexpr int64_t kWord = 4;  // devices fill whole words
   if (range.offset % kWord != 0)
-    return report(op.loc,
-                  fmt::format("{}: offset {} is no multiple of {}", label(op, "align"), range.offset, kWord));
+    return report(op.loc, fmt::format("{}: offset {} is not a multiple of {}", label(op, "align"),
+                                      range.offset, kWord));
   if (!inOneAllocation(op.loc, op.info().name, range)) return;
   if (range.buffer == "persistent")
     return report(op.loc, fmt::format("{}: @persistent holds homes alone", label(op, "home")));

@@ -37,7 +37,7 @@ std::string_view malformed(const Operand& operand, int depth) {
   case Kind::value: return operand.value ? "" : "is null";
   case Kind::element:
     if (!operand.value) return "is an element of null";
-    if (!all(isPlain)) return "has an index that is no value";
+    if (!all(isPlain)) return "has an index that is not a value";
     break;
   case Kind::binding:
     if (!operand.value || operand.items.size() != 1) return "binds no argument to a source";
@@ -224,7 +224,7 @@ std::string StructureVerifier::missing(const Value* value) const {
 Result<void> StructureVerifier::define(const Value* value, const Loc& loc, std::string_view owner) {
   if (!value) return failAt(loc, fmt::format("{} [op.result]: a value is null", owner));
   if (!isSymbolName(value->name))
-    return failAt(loc, fmt::format("{} [op.name]: '%{}' is no name of a value", owner, value->name));
+    return failAt(loc, fmt::format("{} [op.name]: '%{}' is not a valid name of a value", owner, value->name));
   if (!scope_.names.insert(value->name))
     return failAt(loc, fmt::format("{} [op.name]: %{} names two values", owner, value->name));
   if (std::string why = wrongType(value->type); !why.empty())
@@ -253,8 +253,8 @@ Result<void> StructureVerifier::place(const Value& value, const Loc& loc, std::s
   if (!why.empty()) return failAt(loc, fmt::format("{} [op.place]: %{} {}", owner, value.name, why));
   const Value* inplace = value.place->inplace;
   if (!inplace || scope_.values.contains(inplace)) return {};
-  return failAt(loc, fmt::format("{} [op.place]: %{} stands in place of a value: {}", owner, value.name,
-                                 missing(inplace)));
+  return failAt(
+      loc, fmt::format("{} [op.place]: %{} is in place of a value: {}", owner, value.name, missing(inplace)));
 }
 
 Result<void> StructureVerifier::operands(const Op& op) {
@@ -386,7 +386,7 @@ Result<void> StructureVerifier::run() {
     if (why.empty()) forEachValue(extent, look);
     if (!why.empty() || !visible)
       return failAt(item_.loc, fmt::format("{} [kernel.grid]: an extent {}", owner,
-                                           visible ? why : "reads a value that is no parameter"));
+                                           visible ? why : "reads a value that is not a parameter"));
   }
   for (const NamedType& result : item_.results)
     if (std::string why = wrongType(result.type); !why.empty() || !isWord(result.name))
@@ -434,12 +434,13 @@ Result<void> verifySizes(const Module& module) {
 
 Result<void> verifyNames(const Module& module) {
   if (!isSymbolName(module.name))
-    return failAt(module.loc, fmt::format("module [module.name]: '@{}' is no name of a module", module.name));
+    return failAt(module.loc,
+                  fmt::format("module [module.name]: '@{}' is not a valid name of a module", module.name));
   std::set<std::pair<ItemKind, std::string_view>> seen;
   for (const auto& item : module.items) {
     if (!isSymbolName(item->name))
-      return failAt(item->loc,
-                    fmt::format("{} [item.name]: '@{}' is no name of an item", name(item->kind), item->name));
+      return failAt(item->loc, fmt::format("{} [item.name]: '@{}' is not a valid name of an item",
+                                           name(item->kind), item->name));
     const ItemKind kind = item->kind == ItemKind::state ? ItemKind::param : item->kind;
     if (!seen.insert({kind, item->name}).second)
       return failAt(item->loc,

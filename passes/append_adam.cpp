@@ -116,10 +116,10 @@ class Adam {
 Result<void> checkKind(const Site& site, const AppendAdamOptions& options) {
   if (options.kind != "adam" && options.kind != "adamw")
     return optimizer::failure(site.pass, site.step->loc, 8,
-                              fmt::format("there is no kind '{}'; kinds: adam, adamw", options.kind));
+                              fmt::format("unknown kind '{}'; known: adam, adamw", options.kind));
   if (options.kind == "adamw" && options.weightDecay == 0)
     return optimizer::failure(site.pass, site.step->loc, 9,
-                              "adamw without a weight decay is adam; give weight-decay, or kind=adam");
+                              "adamw needs a weight-decay above 0; without one use kind=adam");
   return {};
 }
 

@@ -129,7 +129,7 @@ Result<std::vector<Item*>> chosenParams(const Module& module, const Item& func, 
     else
       integer = param;
   }
-  if (params.empty()) return gradError(func.loc, 5, "the module declares no param");
+  if (params.empty()) return gradError(func.loc, 5, "the module declares no parameter");
   if (chosen.empty() && integer)
     return gradError(integer->loc, 5,
                      fmt::format("wrt={} names @{}, which is {}; gradients are of floats", pattern,
@@ -322,10 +322,10 @@ static bool onlyRequests(const Module& module, const AppendGradOptions& options)
 static void remarkUnscaled(const Item& func, const PassContext& context) {
   for (const Op* op : func.body.ops) {
     if (multipliedAs(*op) != "f16") continue;
-    return context.remark(op->loc, fmt::format("{} is of f16, in which small gradients become 0; run "
-                                               "mixed-precision{{precision=f16}} behind append-grad: it "
-                                               "scales the loss",
-                                               op->info().name));
+    return context.remark(
+        op->loc, fmt::format("{} is of f16, in which small gradients become 0; run "
+                             "mixed-precision{{precision=f16}} after append-grad, which scales the loss",
+                             op->info().name));
   }
 }
 

@@ -217,7 +217,7 @@ Result<void> run_data_parallel(Module& module, const DataParallelOptions& option
     return parallelError(train->loc, 6, fmt::format("bucket={} is not 0 or more", options.bucket));
   if (options.shard != "none" && options.shard != "optimizer")
     return parallelError(train->loc, 7,
-                         fmt::format("there is no shard '{}'; there are none and optimizer", options.shard));
+                         fmt::format("unknown shard '{}'; known: none, optimizer", options.shard));
   if (options.ranks < 1)
     return parallelError(train->loc, 8, fmt::format("ranks={} is not 1 or more", options.ranks));
   const int64_t shards = options.shard == "optimizer" ? options.ranks : 1;

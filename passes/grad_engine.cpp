@@ -85,12 +85,13 @@ void GradEngine::remarkCuts(const Value* loss, const std::vector<Value*>& wrt) c
       bool reaches = std::any_of(op.results.begin(), op.results.end(),
                                  [&](const auto& result) { return useful.count(result.get()) > 0; });
       if (!cuts || !reaches) continue;
-      onRemark_({Severity::remark,
-                 op.loc,
-                 fmt::format("no gradient passes this {}, so that %{} has none; tg.stop_gradient says that "
-                             "none is meant",
-                             op.info().name, value->name),
-                 {}});
+      onRemark_(
+          {Severity::remark,
+           op.loc,
+           fmt::format(
+               "no gradient passes this {}, so %{} gets none; write tg.stop_gradient if this is intended",
+               op.info().name, value->name),
+           {}});
       break;
     }
   }
@@ -150,10 +151,9 @@ Result<void> GradEngine::differentiate(Op& op) {
   resultGrads.resize(op.results.size());
   if (entry.kind == GradKind::decomposes) return byDecomposition(op, resultGrads);
   if (!entry.apply && op.code != Opcode::custom)
-    return failAt(op.loc,
-                  fmt::format("append-grad [append-grad.c6]: {} has no gradient: {}; cut the path with "
-                              "tg.stop_gradient if none is meant",
-                              op.info().name, entry.text));
+    return failAt(op.loc, fmt::format("append-grad [append-grad.c6]: {} has no gradient: {}; cut the path "
+                                      "with tg.stop_gradient if this is intended",
+                                      op.info().name, entry.text));
   GradContext context{op, builder_, resultGrads, wanted};
   std::vector<TensorExpr> grads;
   if (op.code == Opcode::custom) {

@@ -182,9 +182,8 @@ class LossScaling {
 
 Result<void> checkOptions(const Item& func, const MixedPrecisionOptions& options) {
   if (options.precision != "f16" && options.precision != "bf16" && options.precision != "f32x3")
-    return precisionError(
-        func.loc, 2,
-        fmt::format("there is no precision '{}'; there are f16, bf16 and f32x3", options.precision));
+    return precisionError(func.loc, 2,
+                          fmt::format("unknown precision '{}'; known: f16, bf16, f32x3", options.precision));
   int exponent = 0;
   const bool power = std::frexp(options.lossScale, &exponent) == 0.5;
   if (options.lossScale != 0 && (!power || options.lossScale < 1 || options.lossScale > kLargestScale))
@@ -193,8 +192,7 @@ Result<void> checkOptions(const Item& func, const MixedPrecisionOptions& options
         fmt::format("loss-scale={} is neither 0 nor a power of two from 1 to 2^24", options.lossScale));
   constexpr int64_t kMostSteps = std::numeric_limits<int32_t>::max();  // that the state counts
   if (options.growth < 1 || options.growth > kMostSteps)
-    return precisionError(func.loc, 3,
-                          fmt::format("growth={} is not from 1 to {}", options.growth, kMostSteps));
+    return precisionError(func.loc, 3, fmt::format("growth={} is not in 1..{}", options.growth, kMostSteps));
   return {};
 }
 
@@ -218,19 +216,17 @@ Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& op
                             fmt::format("the module has @{} already; mixed-precision runs once", name));
   Op* start = startOf(*train);
   if (!start)
-    return precisionError(
-        train->loc, 5,
-        fmt::format("@{} has gradients, but no tg.constant 1.0 {{seed = true}} that they start from; "
-                    "let mixed-precision follow append-grad",
-                    train->name));
+    return precisionError(train->loc, 5,
+                          fmt::format("@{} has gradients, but no tg.constant 1.0 {{seed = true}} from which "
+                                      "they start; run mixed-precision directly after append-grad",
+                                      train->name));
   Item* apply = module.func("apply");
   Item& step = apply && hasGradients(*apply) ? *apply : *train;
   for (Op* op : step.body.ops)
     if (op->code == Opcode::update && module.storage(op->operands[0].text)->kind == ItemKind::param)
-      return precisionError(
-          op->loc, 6,
-          fmt::format("@{} is updated already; let mixed-precision come before the optimizer",
-                      op->operands[0].text));
+      return precisionError(op->loc, 6,
+                            fmt::format("@{} is updated already; run mixed-precision before the optimizer",
+                                        op->operands[0].text));
   setPrecision(module, options);
   LossScaling(module, *train, step, options).run(*start);
   return {};

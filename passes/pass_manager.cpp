@@ -87,8 +87,8 @@ static Error wrongStage(const PassInfo& pass, const Module& module) {
   for (int stage = static_cast<int>(pass.from); stage <= static_cast<int>(pass.to); ++stage)
     if (pass.accepts(static_cast<Stage>(stage)))
       wanted += fmt::format("{}stage({})", wanted.empty() ? "" : " or ", name(static_cast<Stage>(stage)));
-  Error error = failAt(
-      module.loc, fmt::format("{} needs {}, the module is stage({})", pass.name, wanted, name(module.stage)));
+  Error error = failAt(module.loc, fmt::format("{} needs {}, but the module is stage({})", pass.name, wanted,
+                                               name(module.stage)));
   std::string missing = howToReach(module.stage, pass.from);
   if (missing.empty()) return error;
   return std::move(error).note(nullptr, fmt::format("run first: {}", missing));
@@ -153,7 +153,7 @@ Result<double> PassManager::runPass(int index, const Bound& bound, const std::st
   if (!done) return done.takeError().note(nullptr, where);
 
   if (!step.pass->mayGive(module->stage)) {
-    Error why = fail(fmt::format("it promises stage({}), the module is stage({})", name(step.pass->to),
+    Error why = fail(fmt::format("it should give stage({}), but the module is stage({})", name(step.pass->to),
                                  name(module->stage)));
     return brokenBy(step, "left the wrong stage", std::move(why), writeReproducer(index, before));
   }

@@ -68,7 +68,7 @@ bool read(const Attr& attr, Attr& out) {
 }  // namespace option_text
 
 Error unknownOption(std::string_view pass, std::string_view option, const std::vector<OptionInfo>& known) {
-  if (known.empty()) return fail(fmt::format("{} has no options, '{}' is none", pass, option));
+  if (known.empty()) return fail(fmt::format("{} has no options, but '{}' is given", pass, option));
   std::vector<std::string> names;
   for (const OptionInfo& info : known) names.push_back(info.name);
   std::string near = nearestName(option, names);

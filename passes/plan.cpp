@@ -367,7 +367,7 @@ Error withLargest(Error error, const Item& func, const FunctionPlan& plan) {
                    [](const plan::LiveUnit& a, const plan::LiveUnit& b) { return a.bytes > b.bytes; });
   live.resize(std::min(live.size(), kLargestNamed));
   for (const auto& [unit, bytes] : live)
-    error.addNote(unit->members[0]->loc, fmt::format("alive at the peak of @{}: {}, {}", func.name,
+    error.addNote(unit->members[0]->loc, fmt::format("live at the peak of @{}: {}, {}", func.name,
                                                      plan::describe(*unit), sizeText(bytes)));
   return error;
 }
@@ -464,11 +464,11 @@ void writeSizes(Layout& layout, int64_t io) {
 
 Result<void> run_plan(Module& module, const PlanOptions& options, const PassContext& context) {
   if (options.order != "barriers" && options.order != "text")
-    return failAt(module.loc, fmt::format("order is '{}'; it is barriers or text", options.order));
+    return failAt(module.loc, fmt::format("unknown order '{}'; known: barriers, text", options.order));
   if (options.reserve < 0 || options.reserve >= kMaxBytes)
-    return failAt(module.loc, fmt::format("reserve is {}; it is 0 to {}", options.reserve, kMaxBytes - 1));
+    return failAt(module.loc, fmt::format("reserve={} is not in 0..{}", options.reserve, kMaxBytes - 1));
   if (options.slack < 0 || options.slack >= kMaxBytes)
-    return failAt(module.loc, fmt::format("slack is {}; it is 0 to {}", options.slack, kMaxBytes - 1));
+    return failAt(module.loc, fmt::format("slack={} is not in 0..{}", options.slack, kMaxBytes - 1));
   TG_TRY(const int64_t budget, budgetOf(module, options.budget));
   TG_TRY(Target target, targetOf(module.attrs));
   for (Item* func : module.all(ItemKind::func)) {

@@ -477,7 +477,7 @@ Error noSuchDim(const Module& module, const NewDim& dim) {
     return dim.error(module.loc, 2,
                      "no argument says which axis is its batch; write %x: tensor<…> {batch = 0}");
   if (dim.name.empty() || dim.name == "_")
-    return dim.error(module.loc, 2, "it wants the name of an axis: set-dim{name=time n=256}");
+    return dim.error(module.loc, 2, "it needs the name of an axis: set-dim{name=time n=256}");
   const std::string known = knownDims(module);
   return dim.error(module.loc, 2,
                    fmt::format("no axis is called '{}'; {}", dim.name,

@@ -26,8 +26,8 @@ Result<void> run_strip_kernels(Module& module, const NoOptions&, const PassConte
   Error errors;
   for (const Item* kernel : module.all(ItemKind::kernel))
     if (!module.find(ItemKind::binary, kernel->name))
-      errors.append(failAt(
-          kernel->loc, fmt::format("kernel @{} has no binary; without its source it is lost", kernel->name)));
+      errors.append(
+          failAt(kernel->loc, fmt::format("kernel @{} has no binary; run spirv-emit first", kernel->name)));
   if (!errors.empty()) return errors;
   for (const Item* kernel : module.all(ItemKind::kernel)) {
     const std::optional<int64_t> most = loopIterations(*kernel);

@@ -31,7 +31,7 @@ Result<int64_t> impliedSize(const Item& func, const Value& argument, int axis, H
   if (input.shape.rank() != 1) return int64_t{0};
   int64_t rest = argument.type.elements() / argument.type.shape[axis];
   if (input.elements() % rest)
-    return fail(fmt::format("@{}: input '{}' has {}, which is no multiple of {}, the elements of "
+    return fail(fmt::format("@{}: input '{}' has {}, which is not a multiple of {}, the elements of "
                             "{} for a batch of one",
                             func.name, argument.name, countText(input.elements(), "element"), rest,
                             argument.type.str()));

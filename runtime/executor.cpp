@@ -60,7 +60,7 @@ Result<void> Executor::addModule(const Module& module, const std::string& only, 
     return fail(
         fmt::format("a device runs modules of stage spirv; this one is of stage {}", name(module.stage)));
   const Attr* target = tg::find(module.attrs, "target");
-  if (!target) return failAt(module.loc, "the module does not say its target");
+  if (!target) return failAt(module.loc, "the module has no target");
   TG_TRY(Target made, targetFromAttr(*target));
   TG_CHECK(checkLimits(made, device_->info().target, device_->info().name));
   Program program;

@@ -98,7 +98,7 @@ class NcclInitializer {
     TG_TRY(const vulkan::Selection selection, vulkan::selectDevice(devices, options_.select));
     info_ = devices[static_cast<size_t>(selection.index)];
     nvidia_ = info_.driver.starts_with("NVIDIA");
-    if (!nvidia_) return fail(fmt::format("{} is no GPU of NVIDIA's driver", info_.name));
+    if (!nvidia_) return fail(fmt::format("{} is not a GPU of NVIDIA's driver", info_.name));
     TG_CHECK(library_->openNccl(names));
     if (!info_.shares) return fail(fmt::format("{} shares no memory with CUDA", info_.name));
     TG_TRY(gpu_, CudaGpu::open(library_, info_.uuid));

@@ -57,8 +57,8 @@ Result<void> LearningRate::set(double rate, int64_t atStep) {
 }
 
 Result<void> LearningRate::set(Function function, int64_t atStep, std::string name) {
-  if (!function) return fail("the learning rate is an empty function");
-  if (atStep < 0) return fail(fmt::format("a schedule cannot begin at step {}", atStep));
+  if (!function) return fail("the function of the learning rate is empty");
+  if (atStep < 0) return fail(fmt::format("a schedule begins after step 0 or later, not after {}", atStep));
   function_ = std::move(function);
   text_ = std::move(name);
   start_ = atStep;

@@ -105,8 +105,8 @@ CallResult<void> Session::replaceRate(Schedule schedule, std::optional<int64_t> 
                   "append-adam makes one, as in the train pipeline append-grad,append-adam");
     const int64_t applied = steps_ / program_->stepsPerUpdate();
     if (afterStep && *afterStep > applied)
-      return fail(
-          fmt::format("setLearningRate: a schedule from step {} on, but {} are done", *afterStep, applied));
+      return fail(fmt::format("setLearningRate: the schedule begins after step {}, but only {} are done",
+                              *afterStep, applied));
     TG_CHECK(rate_.set(std::move(schedule), afterStep.value_or(applied)));
     std::lock_guard lock(viewMutex_);
     info_.schedule = rate_.text();

@@ -95,10 +95,11 @@ Result<void> Session::checkLoss() const {
                                          options_.trainFunction));
   const NamedType& first = func->results.front();
   if (first.type == Type::tensor(DType::f32, {})) return {};
-  return failAt(func->loc,
-                fmt::format("step wants a loss, a rank-0 f32, as the first result of @{}, which is "
-                            "'{}' : {}; call it with run",
-                            options_.trainFunction, first.name, first.type.str()));
+  return failAt(
+      func->loc,
+      fmt::format(
+          "step needs a loss, a rank-0 f32, as the first result of @{}, which is '{}' : {}; call it with run",
+          options_.trainFunction, first.name, first.type.str()));
 }
 
 /// Begins all parts of a step except the last, whose rows are left in `inputs` for the caller.

@@ -122,7 +122,7 @@ Result<void> SessionProgram::checkParts() const {
   const int64_t every = func ? find(func->attrs, "every")->integer : 1;
   if (options_.parts >= 1 && every % options_.parts == 0) return {};
   return fail(
-      fmt::format("a step of {} parts wants append-grad{{accumulate={}}} or a multiple of it; the module "
+      fmt::format("a step of {} parts needs append-grad{{accumulate={}}} or a multiple of it; the module "
                   "updates after {}",
                   options_.parts, options_.parts, countText(every, "call")));
 }
@@ -240,7 +240,7 @@ Result<void> SessionProgram::makeRunner() {
   info_.milliseconds.emplace_back("pipelines", watch.milliseconds());
   if (file.empty()) return {};
   if (auto saved = savePipelines(file); !saved)
-    tell(Severity::warning, "what was compiled is not kept: " + saved.error().message());
+    tell(Severity::warning, "the compiled shaders are not cached: " + saved.error().message());
   return {};
 }
 

@@ -48,7 +48,7 @@ Result<void> checkUpload(const Module& module, ItemKind kind,
   for (const Item* item : module.all(kind))
     if (!given.contains(item->name)) missing += (missing.empty() ? "@" : ", @") + item->name;
   if (options.partial || missing.empty()) return {};
-  return fail(fmt::format("no value for {}; the module has {}, and giving a part of them wants `partial`",
+  return fail(fmt::format("no value for {}; the module has {}, and giving a part of them needs `partial`",
                           missing, known(module, kind)));
 }
 

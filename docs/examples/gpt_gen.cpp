@@ -215,7 +215,7 @@ Result<std::unique_ptr<Module>> makeGpt(const GptConfig& config) {
         Size{"heads", config.heads}, Size{"width", config.width}, Size{"batch", config.batch}})
     if (given < 1 || given > most) return fail(fmt::format("{} is {}, not 1 to {}", name, given, most));
   if (config.width % config.heads)
-    return fail(fmt::format("the width {} is no multiple of {} heads", config.width, config.heads));
+    return fail(fmt::format("the width {} is not a multiple of {} heads", config.width, config.heads));
   if (config.activation != "relu" && config.activation != "gelu")
     return fail(fmt::format("the activation is relu or gelu, not '{}'", config.activation));
   if (config.mixing != "softmax" && config.mixing != "attention")

@@ -45,14 +45,15 @@ Result<Type> plainOperand(const Op& op, int index) {
     return violation(op, slot.name, fmt::format("operand `{}` is missing or not a value", slot.name));
   Type type = operandType(op, op.operands[index]);
   if (type.kind == Type::Kind::none)
-    return violation(
-        op, slot.name,
-        fmt::format("the literal `{}` stands alone, so the result's type must say its type", slot.name));
+    return violation(op, slot.name,
+                     fmt::format("the literal `{}` has no known type; declare the result's type", slot.name));
   if (!type.isScalar() || !admits(slot.type, type.dtype))
     return violation(op, slot.name,
                      fmt::format("`{}` must be {}, not {}", slot.name, nameOf(slot.type), type.str()));
   if (op.operands[index].isLiteral() && !represents(op.operands[index], type.dtype))
-    return violation(op, slot.name, fmt::format("{} is no {}", literalText(op.operands[index]), type.str()));
+    return violation(
+        op, slot.name,
+        fmt::format("{} is not a value of type {}", literalText(op.operands[index]), type.str()));
   return type;
 }
 
@@ -91,9 +92,9 @@ Result<Types> arithmetic(const Op& op) {
   const KernelSemantics& row = semantics(op.code);
   bool literals = row.gives != LaneGives::same;
   for (const Operand& operand : op.operands) literals = literals && operand.isLiteral();
-  if (literals && op.numOperands() == 1)
-    return violation(op, "x", "`x` must be a value; what a literal is, is known");
-  if (literals && op.numOperands() == 2) return violation(op, "c1", "two literals say no type to compare in");
+  if (literals && op.numOperands() == 1) return violation(op, "x", "`x` must be a value, not a literal");
+  if (literals && op.numOperands() == 2)
+    return violation(op, "c1", "two literals have no known type; make one a tgk.constant");
   TG_TRY(Types types, laneWise(op));
   if (row.types == LaneTypes::bits && isFloat(types[0].dtype))
     return violation(op, "c1", fmt::format("{} has no bitwise operations", types[0].str()));
@@ -159,7 +160,7 @@ Result<Types> conversion(const Op& op, bool bits) {
   if (from.lanes != type.lanes)
     return violation(op, "c1", fmt::format("the lanes change: {} to {}", from.str(), type.str()));
   if (bits && (from.dtype == DType::i1 || type.dtype == DType::i1))
-    return violation(op, "c2", "bool has no bits to reuse");
+    return violation(op, "c2", "bool cannot be bitcast");
   return Types{type};
 }
 

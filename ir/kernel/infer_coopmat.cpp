@@ -34,7 +34,7 @@ Result<Type> declaredMatrix(const Op& op, std::string_view label) {
 Result<Type> declaredAccumulator(const Op& op, std::string_view label) {
   TG_TRY(Type type, declaredMatrix(op, label));
   if (!isAccumulator(type))
-    return violation(op, label, fmt::format("{} is no accumulator of f32", type.str()));
+    return violation(op, label, fmt::format("{} is not an accumulator of f32", type.str()));
   return type;
 }
 
@@ -112,7 +112,7 @@ Result<Types> coopmatMma(const Op& op) {
               isAccumulator(c) && a.dtype == b.dtype && a.shape[0] == c.shape[0] &&
               a.shape[1] == b.shape[0] && b.shape[1] == c.shape[1];
   if (!fits)
-    return violation(op, "c1", fmt::format("{}, {} and {} are no product", a.str(), b.str(), c.str()));
+    return violation(op, "c1", fmt::format("{}, {} and {} do not fit a·b + c", a.str(), b.str(), c.str()));
   return Types{c};
 }
 
@@ -141,14 +141,13 @@ Result<Types> coopmatRepeat(const Op& op) {
 
 /// The type of the operands from `first` on, which must be accumulators of one shape.
 static Result<Type> accumulators(const Op& op, int first) {
-  if (op.numOperands() <= first) return violation(op, "c1", "there is no matrix");
+  if (op.numOperands() <= first) return violation(op, "c1", "there is no matrix operand");
   const Type shape = matrixOperand(op, first);
   for (int i = first; i < op.numOperands(); ++i) {
     const Type type = matrixOperand(op, i);
     if (!isAccumulator(type))
-      return violation(op, "c1", fmt::format("{} is no accumulator of f32", type.str()));
-    if (type != shape)
-      return violation(op, "c1", fmt::format("{} stands beside {}", type.str(), shape.str()));
+      return violation(op, "c1", fmt::format("{} is not an accumulator of f32", type.str()));
+    if (type != shape) return violation(op, "c1", fmt::format("{} differs from {}", type.str(), shape.str()));
   }
   return shape;
 }
@@ -173,7 +172,7 @@ Result<Types> coopmatConvert(const Op& op) {
   TG_TRY(Type type, declaredMatrix(op, "c3"));
   if ((isAccumulator(from) ? !isOperandA(type) : !isAccumulator(type)) || type.shape != from.shape)
     return violation(op, "c3",
-                     fmt::format("{} is no {} of the extents of {}", type.str(),
+                     fmt::format("{} is not an {} of the extents of {}", type.str(),
                                  isAccumulator(from) ? "operand A of f16 or bf16" : "accumulator of f32",
                                  from.str()));
   return Types{type};
@@ -193,7 +192,8 @@ Result<Types> coopmatLanes(const Op& op) {
     const Type type = operandType(op, operand);
     const bool scalar = operand.isLiteral() || type == Type::scalar(DType::f32);
     if (!scalar && !(isAccumulator(type) && (!matrix.isCoopmat() || type == matrix)))
-      return violation(op, "c1", fmt::format("{} is no f32 and no accumulator like the others", type.str()));
+      return violation(op, "c1",
+                       fmt::format("{} is neither f32 nor an accumulator of the others' shape", type.str()));
     if (!scalar) matrix = type;
   }
   if (!reals || row.gives != LaneGives::same || op.numOperands() != op.info().slots.size())

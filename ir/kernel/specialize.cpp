@@ -61,10 +61,10 @@ int parameterIndex(const Item& kernel, const Value* value) {
 Result<void> checkDim(const Item& kernel, const Operand& dim) {
   bool formed = dim.items.size() == 2 && dim.items[0].kind == Operand::Kind::value &&
                 dim.items[1].isLiteral() && dim.items[1].isInteger;
-  if (!formed) return gridError(kernel, "wants dim(%parameter, axis)");
+  if (!formed) return gridError(kernel, "needs dim(%parameter, axis)");
   const Value& value = *dim.items[0].value;
   if (parameterIndex(kernel, &value) < 0)
-    return gridError(kernel, fmt::format("%{} is no parameter", value.name));
+    return gridError(kernel, fmt::format("%{} is not a parameter", value.name));
   int64_t axis = dim.items[1].integer;
   if (axis < 0 || axis >= value.type.rank())
     return gridError(kernel, fmt::format("%{} has no axis {}", value.name, axis));

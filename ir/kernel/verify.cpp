@@ -221,12 +221,12 @@ bool KernelVerifier::judge(const Op& op) {
   const bool func = kernel_.kind == ItemKind::func;
   if (func && op.code == Opcode::return_ && &op == kernel_.body.terminator()) return operandsVisible(op);
   if (func && isKernelOp(op.code) && !computes(op.code)) {
-    opError(op, "op", "a func computes from its arguments alone; pass it what it needs");
+    opError(op, "op", "a func can use only its arguments; pass the value as an argument");
     return false;
   }
   if (isKernelOp(op.code)) return operandsVisible(op) && structure(op) && results(op);
   opError(op, "op",
-          fmt::format("this op does not stand in a {}", func ? "func of kernel scalars" : "kernel"));
+          fmt::format("this op is not allowed in a {}", func ? "func of kernel scalars" : "kernel"));
   return false;
 }
 

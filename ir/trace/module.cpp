@@ -21,7 +21,7 @@ Arg::Arg(const Param& param, Site site) : tensor_(Recorder::read(param.node().ge
 
 /// The init of a parameter whose values the caller's function makes.
 static Result<Attr> madeInit(const Init& init, const Type& type, const Loc& loc) {
-  if (!init.maker()) return failAt(loc, "the init is an empty function");
+  if (!init.maker()) return failAt(loc, "the function of the init is empty");
   int64_t size = type.elements();
   Init::Values values = init.maker()(size, type.shape);
   if (static_cast<int64_t>(values.size()) != size)
@@ -66,7 +66,7 @@ static Result<void> checkMember(const ModuleNode& node, const Key& name) {
   bool plain = isName(name.text) && name.text.find_first_of(".$") == std::string::npos;
   if (!plain)
     return failAt(locOf(name.site),
-                  fmt::format("'{}' is no name of a member: letters, digits and '_'", name.text));
+                  fmt::format("'{}' is not a valid name of a member: letters, digits and '_'", name.text));
   for (const ModuleNode::Member& member : node.members)
     if (member.name == name.text)
       return failAt(locOf(name.site), fmt::format("a module has two members named '{}'", name.text));

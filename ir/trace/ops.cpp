@@ -151,7 +151,7 @@ Tensor capture(const Key& name, const Arg& x) {
 
 Tensor named(const Key& name, const Arg& x) {
   if (!isName(name.text))
-    return Recorder::fail(name.site, fmt::format("'{}' is no name of a value", name.text));
+    return Recorder::fail(name.site, fmt::format("'{}' is not a valid name of a value", name.text));
   if (Recorder* recorder = Recorder::active()) return recorder->name(name.text, x.tensor());
   return x.tensor();
 }

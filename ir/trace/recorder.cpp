@@ -170,7 +170,8 @@ Result<Value*> Recorder::valueOf(const Tensor& tensor, std::string_view user, co
 static Result<Operand> literalOf(double number, DType dtype, std::string_view user, const Loc& loc) {
   if (isFloat(dtype)) return Operand::literal(roundedTo(dtype, number));
   if (number != std::floor(number) || std::fabs(number) > 0x1p53)
-    return failAt(loc, fmt::format("{}: {} is no {}", user, formatReal(number), tg::name(dtype)));
+    return failAt(loc,
+                  fmt::format("{}: {} is not a value of type {}", user, formatReal(number), tg::name(dtype)));
   return Operand::literal(static_cast<int64_t>(number));
 }
 
@@ -301,7 +302,7 @@ Tensor Recorder::read(const ParamNode* param, const Site& at) {
     return activeRecorder->readStorage(param->trained ? ItemKind::param : ItemKind::state, path->second,
                                        param->type, locOf(site));
   return activeRecorder->reject(
-      failAt(locOf(site), fmt::format("parameter '{}' is no part of the model that is traced; declare its "
+      failAt(locOf(site), fmt::format("parameter '{}' is not part of the model that is traced; declare its "
                                       "module with child(name, module)",
                                       param->name))
           .note(param->loc, "it was declared here"));
@@ -310,7 +311,8 @@ Tensor Recorder::read(const ParamNode* param, const Site& at) {
 Tensor Recorder::argument(const Key& name, const Dims& shape, DType dtype, int batch,
                           const std::vector<std::string>& dims) {
   Loc loc = locOf(CallSite::of(name.site));
-  if (!isName(name.text)) return reject(failAt(loc, fmt::format("'{}' is no name of an input", name.text)));
+  if (!isName(name.text))
+    return reject(failAt(loc, fmt::format("'{}' is not a valid name of an input", name.text)));
   Result<Type> type = tensorType(dtype, shape, loc);
   if (!type) return reject(type.takeError());
   for (size_t i = 0; i < func_.body.args.size(); ++i) {
@@ -327,8 +329,8 @@ Tensor Recorder::argument(const Key& name, const Dims& shape, DType dtype, int b
     return reject(failAt(
         loc, fmt::format("input '{}': the batch axis {} is none of {}", name.text, batch, type->str())));
   if (batch >= 0 && !dims.empty())
-    return reject(
-        failAt(loc, fmt::format("input '{}': batch stands beside dims; name the batch there", name.text)));
+    return reject(failAt(
+        loc, fmt::format("input '{}': batch is given besides dims; name the batch in dims", name.text)));
   Value* arg = func_.body.addArg(*type, builder_.names().unique(name.text));
   arg->name = name.text;  // a value of this name is renamed when the function ends
   arg->loc = loc;
@@ -341,7 +343,7 @@ Tensor Recorder::storage(ItemKind kind, const Key& name, const Dims& shape, DTyp
                          const std::optional<AttrList>& attrs, const AttrList& fresh) {
   Loc loc = locOf(CallSite::of(name.site));
   if (!isName(name.text))
-    return reject(failAt(loc, fmt::format("'{}' is no name of a {}", name.text, tg::name(kind))));
+    return reject(failAt(loc, fmt::format("'{}' is not a valid name of a {}", name.text, tg::name(kind))));
   Result<Type> type = tensorType(dtype, shape, loc);
   if (!type) return reject(type.takeError());
   Item* item = module_.storage(name.text);
@@ -397,7 +399,7 @@ void Recorder::update(const Arg& storage, const Arg& value) {
   auto [target, source] = std::pair(std::get<0>(values)[0], std::get<0>(values)[1]);
   const Op* read = target->def;
   if (!read || (read->code != Opcode::param && read->code != Opcode::state)) {
-    reject(failAt(loc, "update: the first operand is no parameter or state")
+    reject(failAt(loc, "update: the first operand is not a parameter or state")
                .note(target->loc, "it was made here"));
     return;
   }
@@ -475,7 +477,7 @@ void Recorder::finish(const std::vector<std::pair<std::string, Tensor>>& results
                              [&name = name](const NamedType& other) { return other.name == name; });
     if (twice || !isWord(name))
       reject(failAt(loc, twice ? fmt::format("@{} has two results named '{}'", func_.name, name)
-                               : fmt::format("'{}' is no name of a result", name)));
+                               : fmt::format("'{}' is not a valid name of a result", name)));
     operands.push_back(Operand::of(*value));
     func_.results.push_back({name, (*value)->type});
   }

@@ -119,14 +119,15 @@ class Declaration {
 template <class Body>
 Result<void> checkBody(const Body& body, const Key& function) {
   if (body) return {};
-  return failAt(locOf(function.site), fmt::format("@{}: its body is an empty function", function.text));
+  return failAt(locOf(function.site), fmt::format("@{}: the function of its body is empty", function.text));
 }
 
 /// Traces one function into the module; returns its errors.
 Error traceFunction(tg::Module& module, const ModelNames& names, const Key& name,
                     const std::function<Outputs(Recorder&)>& body) {
   Loc loc = locOf(name.site);
-  if (!isName(name.text)) return failAt(loc, fmt::format("'{}' is no name of a function", name.text));
+  if (!isName(name.text))
+    return failAt(loc, fmt::format("'{}' is not a valid name of a function", name.text));
   if (module.func(name.text))
     return failAt(loc, fmt::format("the module has a function @{} already; a body that takes its values, "
                                    "(const Inputs&), appends to it",
@@ -143,7 +144,7 @@ Error traceFunction(tg::Module& module, const ModelNames& names, const Key& name
 Result<void> checkStart(const tg::Module& module, const Site& site) {
   if (Recorder::active()) return failAt(locOf(site), "a trace begins inside another trace");
   if (isName(module.name)) return {};
-  return failAt(locOf(site), fmt::format("'{}' is no name of a module", module.name));
+  return failAt(locOf(site), fmt::format("'{}' is not a valid name of a module", module.name));
 }
 
 Result<Item*> functionToExtend(const tg::Module& module, const Key& name) {

@@ -344,7 +344,7 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
       continue;
     }
     if (!fits(candidate, op)) {
-      because(why, "with %{} it would bind more buffers than target {} has", base->name, target_.name);
+      because(why, "with %{} it would bind more buffers than target '{}' allows", base->name, target_.name);
       continue;
     }
     // Loops of another kind would have to store the op's result for the maximum.

@@ -359,7 +359,7 @@ void Rematerializer::run(const PassContext* report) {
     if (!choice) break;
     if (report)
       report->remark(choice->value->loc,
-                     fmt::format("%{} is computed again before %{}: {} bytes less are alive at %{}",
+                     fmt::format("%{} is recomputed before %{}: {} bytes less are live at %{}",
                                  choice->value->name, choice->at->op().result()->name,
                                  lives_.at(choice->value).bytes, at->op().result()->name));
     follow(*choice, apply(*choice));

@@ -39,9 +39,8 @@ Result<void> run_set_target(Module& module, const SetTargetOptions& options, con
     for (Op* op : func->body.ops) {
       if (op->code == Opcode::constant) op->setAttr("seed", Attr::boolean(false));
       if (op->code == Opcode::fused)
-        return failAt(op->loc,
-                      "set-target finds a region, made for the target that the module has; go on with "
-                      "the passes of fuse behind the one that made it");
+        return failAt(op->loc, "set-target: the module has regions made for its present target; run the "
+                               "passes of fuse that follow the one that made them");
     }
   set(module.attrs, "target", targetToAttr(target));
   return {};

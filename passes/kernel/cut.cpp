@@ -91,8 +91,7 @@ std::vector<Diagnostic> findCuts(const Item& kernel, const Activity& activity,
     out.push_back(
         {Severity::remark,
          op.loc,
-         fmt::format("kernel @{}: no gradient passes this {}{}; tgk.stop_gradient says that none is "
-                     "meant",
+         fmt::format("kernel @{}: no gradient passes this {}{}; write tgk.stop_gradient if this is intended",
                      kernel.name, op.info().name, consequence),
          {}});
   };
@@ -106,7 +105,7 @@ std::vector<Diagnostic> findCuts(const Item& kernel, const Activity& activity,
     });
     if (cut == cuts.end()) continue;
     told.insert(*cut);
-    remark(**cut, fmt::format(", so that %{} has none", param->name));
+    remark(**cut, fmt::format(", so %{} gets none", param->name));
   }
   for (const Op* op : cuts)
     if (op->code == Opcode::k_bitcast && !told.contains(op)) remark(*op, "");

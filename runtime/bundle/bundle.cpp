@@ -107,7 +107,7 @@ Result<BundleFiles> makeBundle(const Module& module, const std::string& entry, c
   const Item* func = module.func(entry);
   if (module.stage != Stage::spirv || !func)
     return failAt(module.loc,
-                  fmt::format("a bundle wants a module of stage spirv with a function @{}", entry));
+                  fmt::format("a bundle needs a module of stage spirv with a function @{}", entry));
   BundleFiles files;
   TG_TRY(files["weights.bin"], weightsImage(module, values));
   for (const Item* binary : module.all(ItemKind::binary)) {

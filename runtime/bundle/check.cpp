@@ -45,7 +45,7 @@ class ManifestCheck {
  public:
   std::string check(const Json& manifest) {
     for (const char* key : {"name", "entry", "version", "target"})
-      if (!member(manifest, key).is_string()) return fmt::format("'{}' is no text", key);
+      if (!member(manifest, key).is_string()) return fmt::format("'{}' is not a string", key);
     const Json& needs = member(manifest, "needs");
     for (const LimitRow& limit : kLimits)
       if (!within(member(needs, limit.name), limit.multiple ? 1 : 0, kMostBytes))
@@ -57,7 +57,7 @@ class ManifestCheck {
     std::string wrong;
     auto each = [&](const char* key, auto one) {
       const Json& list = member(manifest, key);
-      if (!list.is_array() && wrong.empty()) wrong = fmt::format("'{}' is no list", key);
+      if (!list.is_array() && wrong.empty()) wrong = fmt::format("'{}' is not a list", key);
       for (size_t i = 0; i < list.size() && wrong.empty(); ++i)
         if (!(this->*one)(list[i])) wrong = fmt::format("entry {} of '{}'", i, key);
     };
@@ -176,11 +176,11 @@ Result<BundleCheck> checkBundle(const std::string& path) {
   if (member(manifest, "format") == 1)
     return fail(fmt::format("{}: it is of format 1, which has no hash of its own; export it again", file));
   if (!hashesItself(out.manifest))
-    return fail(fmt::format("{} was changed: its XXH64 differs, or it is no bundle's manifest", file));
+    return fail(fmt::format("{} was changed: its XXH64 differs, or it is not a bundle's manifest", file));
   if (member(manifest, "format") != 2)
     return fail(fmt::format("{}: expected the manifest of a bundle, of format 2", file));
   if (std::string wrong = ManifestCheck().check(manifest); !wrong.empty())
-    return fail(fmt::format("{} makes no sense: {}", file, wrong));
+    return fail(fmt::format("{} is invalid: {}", file, wrong));
   out.damage = fileDamage(path, manifest["weights"]);
   if (out.damage.empty()) out.damage = fileDamage(path, manifest["module"]);
   for (const Json& kernel : manifest["kernels"])

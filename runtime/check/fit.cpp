@@ -120,7 +120,7 @@ bool Fit::fits() const {
 Result<Fit> fitOf(const Module& module, const Target& target, const DeviceMemory& memory,
                   const std::optional<Limits>& device) {
   if (module.stage != Stage::spirv)
-    return fail(fmt::format("a module of stage {} has no commands to judge", name(module.stage)));
+    return fail(fmt::format("a module of stage {} has no commands to check", name(module.stage)));
   TG_TRY(Target made, targetOf(module.attrs));
   const Limits limits = device ? *device : limitsOf(target);
   Fit fit;

@@ -307,7 +307,7 @@ void NcclEngine::poll(std::list<Observer>& observers) {
 Error NcclEngine::failure() {
   if (host_->failed()) {
     auto failed = host_->begin({});
-    return failed ? fail("the other ranks are lost") : failed.takeError();
+    return failed ? fail("the connection to the other ranks is lost") : failed.takeError();
   }
   int code = 0;
   {

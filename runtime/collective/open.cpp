@@ -21,7 +21,7 @@ static Result<TgTransport*> join(const std::vector<std::string>& libraries) {
       continue;
     }
     auto* entry = reinterpret_cast<TgTransportEntry*>(dlsym(object, "tgTransport"));
-    if (!entry) return fail(fmt::format("{} is no transport library: it has no tgTransport", library));
+    if (!entry) return fail(fmt::format("{} is not a transport library: it has no tgTransport", library));
     std::array<char, 256> why{};
     TgTransport* transport = entry(why.data(), why.size());
     if (!transport) return fail(fmt::format("{}: {}", library, why.data()));

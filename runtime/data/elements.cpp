@@ -129,7 +129,7 @@ std::vector<std::byte> toFileElements(const HostArray& array) {
 
 Result<HostArray> convertedTo(const HostArray& from, DType dtype, int64_t first) {
   if (from.dtype == dtype) return from;
-  if (isFloat(from.dtype) != isFloat(dtype)) return fail("it is of another type");
+  if (isFloat(from.dtype) != isFloat(dtype)) return fail("the types differ");
   HostArray to = HostArray::zeros(dtype, from.shape);
   for (int64_t i = 0; i < from.elements(); ++i) {
     const double value = from.at(i);

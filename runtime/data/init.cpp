@@ -145,7 +145,7 @@ Result<FirstValue> FirstValue::of(const Item& item, uint64_t seed) {
     return out;
   }
   if (static_cast<int64_t>(args.size()) != item.type.elements())
-    return failAt(item.loc, fmt::format("@{}: dense gives {} for {}", item.name,
+    return failAt(item.loc, fmt::format("@{}: dense has {} for {}", item.name,
                                         countText(args.size(), "value"), item.type.str()));
   out.given_ = HostArray::zeros(item.type);
   for (size_t i = 0; i < args.size(); ++i) out.given_->set(static_cast<int64_t>(i), args[i]);

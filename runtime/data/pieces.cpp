@@ -9,7 +9,7 @@ namespace tg {
 
 Result<void> TensorSource::piece(size_t tensor, int64_t first, std::span<std::byte> out) const {
   if (read) return read(tensor, first, out);
-  return fail(fmt::format("the source of @{} has an empty function to read it", tensors[tensor].first));
+  return fail(fmt::format("the function that reads @{} is empty", tensors[tensor].first));
 }
 
 int64_t pieceElements(const Type& type) {

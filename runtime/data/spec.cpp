@@ -292,7 +292,7 @@ Result<Table> openTable(const InputSpec& spec) {
   case InputSpec::Kind::npz: return Table::openNpz(spec.path, spec.key);
   case InputSpec::Kind::idx: return Table::openIdx(spec.path);
   case InputSpec::Kind::raw: return Table::openRaw(spec.path, spec.fileType, spec.fileShape);
-  default: return fail("this source is no file");
+  default: return fail("this source is not a file");
   }
 }
 

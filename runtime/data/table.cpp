@@ -83,7 +83,8 @@ Result<std::vector<std::byte>> gunzip(std::span<const std::byte> packed, std::st
                                       bool cuts) {
   z_stream stream{};
   // Adding 16 makes zlib expect a gzip header and checksum.
-  if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK) return fail(fmt::format("{}: cannot unpack", where));
+  if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK)
+    return fail(fmt::format("{}: cannot unpack the gzip data", where));
   std::vector<std::byte> out;
   size_t used = 0;
   int status = Z_OK;
@@ -114,7 +115,7 @@ static Result<std::vector<std::byte>> unpackIdx(std::span<const std::byte> packe
   TG_TRY(const IdxLayout layout, parseIdxHeader(beginning, path));
   // Deflate expands at most 1032 times, so a larger claim must be false; no memory is allocated for it.
   if (elementBytes(layout) / 1032 > packed.size())
-    return fail(fmt::format("{}: the header tells of {} bytes of elements, which {} packed ones cannot hold",
+    return fail(fmt::format("{}: the header declares {} bytes of elements, which {} packed ones cannot hold",
                             path, elementBytes(layout), packed.size()));
   return gunzip(packed, path, layout.start + elementBytes(layout));
 }

@@ -39,7 +39,7 @@ Result<int64_t> tokensIn(const DataFile& file) {
                             kTokenVersion, header[1]));
   const size_t size = file.size() - kTokenHeader;
   if (header[2] < 0 || size != static_cast<size_t>(header[2]) * 2)
-    return fail(fmt::format("{}: the header tells of {}, but {} of tokens follow it", file.path(),
+    return fail(fmt::format("{}: the header declares {}, but {} of tokens follow it", file.path(),
                             countText(header[2], "token"), countText(size, "byte")));
   return header[2];
 }

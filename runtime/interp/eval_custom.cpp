@@ -64,7 +64,7 @@ Result<std::vector<NdArray>> evalCustom(const Op& op, std::span<const NdArray* c
                                         EvalContext& context) {
   const Item* source = context.module ? customKernel(op, *context.module) : nullptr;
   if (!source)
-    return failAt(op.loc, fmt::format("tg.custom: the kernel @{} is not at hand", op.operands[0].text));
+    return failAt(op.loc, fmt::format("tg.custom: the kernel @{} is not available", op.operands[0].text));
   const std::unique_ptr<Item> kernel = specialize(*source, boundShapes(op, *source));
   inlineCalls(*context.module, *kernel);
   const std::vector<CustomParam> params = customParams(*source);

@@ -241,7 +241,8 @@ Result<OpenCheckpoint> openCheckpoint(const std::string& path) {
 }
 
 Result<void> readTensors(const OpenCheckpoint& checkpoint, const UseTensors& use) {
-  if (!use) return fail(fmt::format("the tensors of {} go to an empty function", checkpoint.path));
+  if (!use)
+    return fail(fmt::format("the function that receives the tensors of {} is empty", checkpoint.path));
   TensorHash hash;
   TG_CHECK(use(ItemKind::param, hash.hashed(checkpoint.params)));
   TG_CHECK(use(ItemKind::state, hash.hashed(checkpoint.states)));

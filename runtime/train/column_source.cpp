@@ -249,8 +249,8 @@ Result<void> openColumn(const std::string& binding, const SourceOptions& options
       std::find_if(args.begin(), args.end(), [&](const Value* each) { return each->name == spec.first; });
   if (arg == args.end() && options.extraNames) return {};
   if (arg == args.end())
-    return fail(fmt::format("there is data for '{}', which is no input of @{}; its inputs: {}", spec.first,
-                            func.name, inputNames(func)));
+    return fail(fmt::format("there is data for '{}', which is not an input of @{}; its inputs: {}",
+                            spec.first, func.name, inputNames(func)));
   for (const Column& column : columns)
     if (column.name == spec.first) return fail(fmt::format("there are two sources for '{}'", spec.first));
   Column column{spec.first, (*arg)->type, spec.second, {}, {}};

@@ -78,7 +78,7 @@ Result<std::unique_ptr<Source>> openSource(const SourceOptions& options, const I
   if (text.starts_with(kText)) return openText(options, func, text.substr(kText.size()));
   if (text.starts_with(kTokens)) return openTokens(options, func, text.substr(kTokens.size()));
   if (text.empty() && !dataArguments(func).empty())
-    return fail("say where the inputs come from: --data=text:FILE or --data 'x=@x.npy,y=@y.npy'");
+    return fail("give the sources of the inputs: --data=text:FILE or --data 'x=@x.npy,y=@y.npy'");
   return openColumns(options, func);
 }
 

@@ -364,7 +364,7 @@ Result<void> MetricsWriter::flush() {
 
 Result<void> forEachMetricRow(const std::string& runDir, const std::function<void(const MetricRow&)>& visit) {
   const std::string path = jsonlPath(runDir);
-  if (!visit) return fail(fmt::format("the rows of {} go to an empty function", path));
+  if (!visit) return fail(fmt::format("the function that receives the rows of {} is empty", path));
   return forEachRow(path, Rest::skip, visit, [&](int64_t number) -> Result<void> {
     return fail(fmt::format("{}:{}: expected a row {{\"step\": …}} of numbers", path, number));
   });

@@ -35,7 +35,7 @@ Result<RunLock> RunLock::take(const std::string& runDir) {
     if (errno != EWOULDBLOCK) return fail(fmt::format("cannot lock {}: {}", runDir, std::strerror(errno)));
     std::this_thread::sleep_for(kPause);
   }
-  return fail(fmt::format("{} is in use: another process trains there", runDir));
+  return fail(fmt::format("{} is in use by another process that trains there", runDir));
 }
 
 RunLock::~RunLock() {

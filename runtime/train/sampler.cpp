@@ -48,8 +48,8 @@ Sampler::Sampler(Session& session, const Item& predict, const Vocabulary& vocabu
       classes_(predict.results[0].type.shape.back()) {}
 
 Result<void> Sampler::run(const std::function<bool(const std::string&)>& sink) {
-  if (!sink) return fail("the text that is sampled goes to an empty function");
-  if (std::isnan(options_.temperature)) return fail("the temperature is nan");
+  if (!sink) return fail("the function that receives the sampled text is empty");
+  if (std::isnan(options_.temperature)) return fail("the temperature is NaN");
   TG_TRY(std::vector<int32_t> ids, vocabulary_.encode(options_.prompt));
   if (ids.empty()) return fail("the prompt is empty");
   for (int64_t i = 0; i < options_.tokens; ++i) {

@@ -30,7 +30,7 @@ Result<void> checkRange(Device& device, const std::string& who, const Buffer* bu
 Result<void> checkAlignment(const std::string& who, int64_t offset, int64_t alignment, const char* limit) {
   if (offset % alignment == 0) return {};
   return fail(
-      fmt::format("{} starts at byte {}, which is no multiple of {} ({})", who, offset, alignment, limit));
+      fmt::format("{} starts at byte {}, which is not a multiple of {} ({})", who, offset, alignment, limit));
 }
 
 /// Checks a binding: its range, its alignment, and the device's limit on the size of a storage binding or texel view.
@@ -88,7 +88,8 @@ Result<void> check(Device& device, const Fill& f) {
   TG_CHECK(checkRange(device, "a fill", f.buffer, f.offset, f.bytes));
   if (f.bytes <= 0) return fail(fmt::format("a fill of buffer '{}' is empty", f.buffer->name()));
   TG_CHECK(checkAlignment("a fill", f.offset, 4, "whole words"));
-  if (f.bytes % 4) return fail(fmt::format("a fill of {} bytes is no multiple of 4 (whole words)", f.bytes));
+  if (f.bytes % 4)
+    return fail(fmt::format("a fill of {} bytes is not a multiple of 4 (whole words)", f.bytes));
   return {};
 }
 

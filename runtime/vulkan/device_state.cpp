@@ -19,11 +19,10 @@ Error DeviceState::failure(VkResult result, const std::string& doing) {
   if (std::lock_guard lock(abandonedMutex); !abandoned.empty()) return abandoned;
   if (result == VK_ERROR_DEVICE_LOST) {
     lost = true;
-    return fail(
-        fmt::format("the device {} was lost while {} (VK_ERROR_DEVICE_LOST): its driver gave up on it, most "
-                    "often after a kernel ran too long or touched memory that is not its own; what it held "
-                    "is gone and it must be opened again",
-                    name, doing));
+    return fail(fmt::format("the device {} was lost while {} (VK_ERROR_DEVICE_LOST): its driver reset it, "
+                            "most often because a kernel ran too long or accessed memory outside of its "
+                            "buffers; its contents are lost, and it must be opened again",
+                            name, doing));
   }
   if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) {
     return fail(fmt::format("the device {} ran out of memory while {} ({}): buffers hold {} of its {} bytes",

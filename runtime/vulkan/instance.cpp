@@ -22,8 +22,7 @@ Result<void> loadLoader() {
   static bool loaded = false;
   if (loaded) return {};
   if (volkInitialize() != VK_SUCCESS) {
-    return fail(
-        "no Vulkan loader: libvulkan.so.1 could not be loaded (install the Vulkan loader and a driver)");
+    return fail("no Vulkan loader: cannot load libvulkan.so.1 (install the Vulkan loader and a driver)");
   }
   if (!vkEnumerateInstanceVersion)
     return fail("the Vulkan loader is too old: version 1.1 or later is needed");
@@ -153,7 +152,8 @@ Result<void> Instance::initialize(bool validation) {
   if (result == VK_ERROR_INCOMPATIBLE_DRIVER) {
     return fail("no Vulkan driver is installed (VK_ERROR_INCOMPATIBLE_DRIVER)");
   }
-  if (result != VK_SUCCESS) return fail(fmt::format("Vulkan could not be started: {}", resultName(result)));
+  if (result != VK_SUCCESS)
+    return fail(fmt::format("cannot create a Vulkan instance: {}", resultName(result)));
   countHandles(1);
   if (!instancePointersLoaded) volkLoadInstanceOnly(raw_);
   instancePointersLoaded = true;
@@ -161,7 +161,7 @@ Result<void> Instance::initialize(bool validation) {
   if (!validation) return {};
   result = vkCreateDebugUtilsMessengerEXT(raw_, &messenger, nullptr, &messenger_);
   if (result != VK_SUCCESS) {
-    return fail(fmt::format("the validation messenger could not be created: {}", resultName(result)));
+    return fail(fmt::format("cannot create the validation messenger: {}", resultName(result)));
   }
   countHandles(1);
   return {};

@@ -344,7 +344,7 @@ Result<std::vector<Probe>> probeDevices(VkInstance instance) {
   std::vector<VkPhysicalDevice> physical(count);
   if (result == VK_SUCCESS) result = vkEnumeratePhysicalDevices(instance, &count, physical.data());
   if (result != VK_SUCCESS && result != VK_INCOMPLETE) {
-    return fail(fmt::format("the Vulkan devices could not be listed: {}", resultName(result)));
+    return fail(fmt::format("cannot list the Vulkan devices: {}", resultName(result)));
   }
   physical.resize(count);
   std::vector<Probe> probes;

@@ -115,8 +115,7 @@ TEST_F(Checkpoints, ASourceWithoutAFunctionIsNotSaved) {
   unread.tensors.emplace_back("w", Type::tensor(DType::f32, {2}));
   auto saved = saveCheckpoint(run_, {}, unread, {});
   ASSERT_FALSE(saved);
-  EXPECT_NE(saved.error().message().find("the source of @w has an empty function to read it"),
-            std::string::npos)
+  EXPECT_NE(saved.error().message().find("the function that reads @w is empty"), std::string::npos)
       << saved.error().message();
 }
 

@@ -122,7 +122,7 @@ const Corruption kCorruptions[] = {
     {"DuplicateNames", kTensor, [](Module& m) { inF(m, "tg.sub").result()->name = "z"; },
      "tg.sub [op.name]: %z names two values"},
     {"NameOfNoText", kTensor, [](Module& m) { inF(m, "tg.sub").result()->name = "a b"; },
-     "tg.sub [op.name]: '%a b' is no name of a value"},
+     "tg.sub [op.name]: '%a b' is not a valid name of a value"},
     {"UseBeforeDefinition", kTensor,
      [](Module& m) {
        OpList& ops = m.func("f")->body.ops;
@@ -176,8 +176,8 @@ const Corruption kCorruptions[] = {
      },
      "tg.argmax [op.attr]: attribute 'axis' is given twice"},
     {"OpOfAnotherStage", kTensor, [](Module& m) { inF(m, "tg.cast").code = Opcode::yield; },
-     "tg.yield [op.stage]: it may not stand in a function at stage tensor"},
-    {"StageOfTheModule", kTensor, [](Module& m) { m.stage = Stage::fused; }, "it promises stage(tensor)"},
+     "tg.yield [op.stage]: not allowed in a function at stage tensor"},
+    {"StageOfTheModule", kTensor, [](Module& m) { m.stage = Stage::fused; }, "it should give stage(tensor)"},
     {"UnknownSymbol", kTensor, [](Module& m) { inF(m, "tg.param").operands[0].text = "v"; },
      "tg.param [param.c1]: @v is not declared as a param"},
     {"TwoItemsOfAName", kTensor,
@@ -236,7 +236,7 @@ const Corruption kCorruptions[] = {
        Operand& dim = m.find(ItemKind::kernel, "k")->grid[0].items[0];
        dim.items[0].value = m.func("f")->body.args[0].get();
      },
-     "kernel @k [kernel.grid]: an extent reads a value that is no parameter"},
+     "kernel @k [kernel.grid]: an extent reads a value that is not a parameter"},
     {"ValueOfASymbol", kTensor,
      [](Module& m) { inF(m, "tg.param").operands[0].value = m.func("f")->body.args[0].get(); },
      "tg.param [op.operand]: operand 0 reads a value, which its kind does not"},
@@ -280,7 +280,7 @@ const Corruption kCorruptions[] = {
     {"SizeOfABuffer", kTensor, [](Module& m) { m.addBuffer("b", INT64_MAX); },
      "buffer @b [item.bytes]: a size of 9223372036854775807 bytes"},
     {"BinaryBeforeItsStage", kTensor, [](Module& m) { m.add(ItemKind::binary, "b"); },
-     "@b: a binary may not stand at stage tensor"},
+     "@b: a binary is not allowed at stage tensor"},
     {"AttributeOfAParamTwice", kTensor,
      [](Module& m) {
        for (int i = 0; i < 2; ++i) m.storage("w")->attrs.push_back({"decay", Attr::boolean(true)});

@@ -82,7 +82,7 @@ TEST_F(Files, PackedBytesAreUnpackedNoFurtherThanTheHeaderSays) {
   const std::string bomb = gzipped(idx(8, {4}, std::string(64 << 20, '\0')));
   EXPECT_FAILS(Table::openIdx(put("g.idx.gz", bomb)), "g.idx.gz", "unpacks to more than 12 bytes");
   const std::string claim = gzipped(idx(8, {1 << 30, 64}, ""));
-  EXPECT_FAILS(Table::openIdx(put("h.idx.gz", claim)), "tells of 68719476736 bytes");
+  EXPECT_FAILS(Table::openIdx(put("h.idx.gz", claim)), "declares 68719476736 bytes");
 }
 
 TEST(Gunzip, StopsAtTheMostThatMayBeThere) {
@@ -225,8 +225,8 @@ TEST_F(Files, BrokenTokenFilesAreRefused) {
   EXPECT_FAILS(open("hello"), "t.bin", "20240520", "another format");
   EXPECT_FAILS(open(tokenFile({1}, 20240801)), "20240520");
   EXPECT_FAILS(open(tokenFile({1}, 20240520, 2)), "version 1", "got 2");
-  EXPECT_FAILS(open(tokenFile({1, 2}).substr(0, 1027)), "tells of 2 tokens, but 3 bytes");
-  EXPECT_FAILS(open(tokenFile({1}) + "xx"), "tells of 1 token, but 4 bytes");
+  EXPECT_FAILS(open(tokenFile({1, 2}).substr(0, 1027)), "declares 2 tokens, but 3 bytes");
+  EXPECT_FAILS(open(tokenFile({1}) + "xx"), "declares 1 token, but 4 bytes");
   EXPECT_FAILS(TokenStream::ofTokenFiles(path("none_*.bin")), "none_*.bin", "No such file");
 }
 

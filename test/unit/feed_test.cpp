@@ -313,7 +313,7 @@ TEST_F(FeedTest, EvaluationHasItsOwnFiles) {
   options.valFraction = 0;
   EXPECT_FAILS(open(options), "no function that evaluates");
   options.val += ",y=0";
-  EXPECT_FAILS(open(options, "train", "eval"), "evaluation:", "'y'", "no input of @eval");
+  EXPECT_FAILS(open(options, "train", "eval"), "evaluation:", "'y'", "not an input of @eval");
   options.val = "";
   options.valFraction = 1;
   EXPECT_FAILS(open(options, "train", "eval"), "below 1, got 1");
@@ -352,9 +352,9 @@ TEST_F(FeedTest, EvaluationAloneIsTheSameBatches) {
 
 TEST_F(FeedTest, WrongBindingsAreRefused) {
   const std::string good = rows(8).train, x = "x=@" + path("x.npy");
-  EXPECT_FAILS(open(""), "say where the inputs come from");
+  EXPECT_FAILS(open(""), "give the sources of the inputs");
   EXPECT_FAILS(open(x), "input 'y' of type tensor<4xi32> has no data");
-  EXPECT_FAILS(open(good + ",z=0"), "'z'", "no input of @train", "x, y");
+  EXPECT_FAILS(open(good + ",z=0"), "'z'", "not an input of @train", "x, y");
   EXPECT_FAILS(open(good + "," + x), "two sources for 'x'");
   EXPECT_FAILS(open(x + ",y=@" + path("x.npy")), "input 'y'", "8x2xf32", "tensor<4xi32> is expected");
   EXPECT_FAILS(open("x=@" + path("y.npy") + ",y=0"), "input 'x'", "8xi32", "a divisor makes f32");

@@ -233,7 +233,7 @@ TEST(Fit, otherStagesAreRefused) {
   ASSERT_TRUE(module);
   auto fit = fitOf(**module, {});
   ASSERT_FALSE(fit);
-  EXPECT_EQ(fit.error().message(), "a module of stage tensor has no commands to judge");
+  EXPECT_EQ(fit.error().message(), "a module of stage tensor has no commands to check");
 }
 
 }  // namespace

@@ -224,7 +224,7 @@ TEST(Verify, ANameThatNoTextCanSpellIsRefused) {
     auto checked = verify(module);
     ASSERT_FALSE(checked) << name;
     EXPECT_EQ(checked.error().message(),
-              fmt::format("module [module.name]: '@{}' is no name of a module", name));
+              fmt::format("module [module.name]: '@{}' is not a valid name of a module", name));
   }
 }
 

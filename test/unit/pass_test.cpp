@@ -200,7 +200,7 @@ TEST_F(PassTest, ErrorsPointIntoThePipeline) {
                 .find("1:9: error: t-dummy has no option 'cuont'; did you mean 'count'? "
                       "(options: loud, count, rate, some-names)"),
             std::string::npos);
-  EXPECT_NE(errorOf("cse{a=1}").find("cse has no options, 'a' is none"), std::string::npos);
+  EXPECT_NE(errorOf("cse{a=1}").find("cse has no options, but 'a' is given"), std::string::npos);
   EXPECT_NE(errorOf("t-dummy{count=1.5}").find("option 'count' takes an int, not '1.5'"), std::string::npos);
   EXPECT_NE(errorOf("t-dummy{rate=fast}").find("option 'rate' takes a double, not 'fast'"),
             std::string::npos);
@@ -233,13 +233,13 @@ TEST_F(PassTest, StagesAreChecked) {
   auto m = module("stage(fused)");
   auto done = pipeline("t-dummy").run(m);
   ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().message(), "t-dummy needs stage(tensor), the module is stage(fused)");
+  EXPECT_EQ(done.error().message(), "t-dummy needs stage(tensor), but the module is stage(fused)");
   EXPECT_EQ(placeOf(done.error().diagnostics()[0].loc)->file->name, "m.tgir");
   m = module();
   done = pipeline("t-far").run(m);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().message(),
-            "t-far needs stage(planned) or stage(kernel), the module is stage(tensor)");
+            "t-far needs stage(planned) or stage(kernel), but the module is stage(tensor)");
   EXPECT_NE(done.error().str().find("note: run first: fuse,plan"), std::string::npos);
 }
 
@@ -434,7 +434,7 @@ TEST_F(PassTest, APassThatDoesNotReachItsStageIsCaught) {
   auto m = module();
   auto done = pipeline("t-stay").run(m);
   ASSERT_FALSE(done);
-  EXPECT_NE(done.error().str().find("it promises stage(fused), the module is stage(tensor)"),
+  EXPECT_NE(done.error().str().find("it should give stage(fused), but the module is stage(tensor)"),
             std::string::npos);
 }
 

@@ -256,10 +256,10 @@ TEST(PlanOrder, AnUnknownOrderIsRefused) {
                                    unary("y", "x", kT) + "    return %y : " + kT + "\n  }\n"));
   auto ran = run_plan(*module, {.order = "depth"}, {});
   ASSERT_FALSE(ran);
-  EXPECT_EQ(ran.error().message(), "order is 'depth'; it is barriers or text");
+  EXPECT_EQ(ran.error().message(), "unknown order 'depth'; known: barriers, text");
   auto negative = run_plan(*module, {.slack = -1}, {});
   ASSERT_FALSE(negative);
-  EXPECT_EQ(negative.error().message(), "slack is -1; it is 0 to 1125899906842623");
+  EXPECT_EQ(negative.error().message(), "slack=-1 is not in 0..1125899906842623");
 }
 
 }  // namespace

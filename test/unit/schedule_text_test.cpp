@@ -124,8 +124,8 @@ TEST(ScheduleText, RefusesEveryField) {
             "schedule matmul{tile = [4, 4], shared = [4, 4, 4], depth = 4} has no field 'depth'; matmul has: "
             "tile, shared, slices, band, run, turned, lower, hidden, zeros, unread, storage, scalars");
   EXPECT_EQ(refusal("matmul{tile = [4, 4], turned = [true]}"),
-            "schedule matmul{tile = [4, 4], turned = [true]} wants 2 of true and false in 'turned'");
-  EXPECT_EQ(refusal("map{scalars = 1}"), "schedule map{scalars = 1} wants true or false in 'scalars'");
+            "schedule matmul{tile = [4, 4], turned = [true]} needs 2 of true and false in 'turned'");
+  EXPECT_EQ(refusal("map{scalars = 1}"), "schedule map{scalars = 1} needs true or false in 'scalars'");
   EXPECT_EQ(
       refusal("parts{of = [map{scalars = true}], results = [1]}"),
       "schedule parts{of = [map{scalars = true}], results = [1]} has the part map{scalars = true}, but how "

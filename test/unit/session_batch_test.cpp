@@ -143,10 +143,8 @@ TEST_F(SessionTest, sizesThatDisagreeRunNothing) {
   apart.insert_or_assign("y", ramp({6, 2}, 0, 1));
   EXPECT_EQ(messageOf(session->step(apart)), "@train: input 'x' implies a batch of 7, input 'y' one of 6");
   apart.insert_or_assign("y", ramp({13}, 0, 1));
-  EXPECT_EQ(
-      messageOf(session->step(apart)),
-      "@train: input 'y' has 13 elements, which is no multiple of 2, the elements of tensor<5x2xf32> for "
-      "a batch of one");
+  EXPECT_EQ(messageOf(session->step(apart)), "@train: input 'y' has 13 elements, which is not a multiple of "
+                                             "2, the elements of tensor<5x2xf32> for a batch of one");
   apart.insert_or_assign("y", ramp({7, 3}, 0, 1));
   EXPECT_EQ(messageOf(session->step(apart)),
             "@train: input 'x' is tensor<7x3xf32>, but tensor<5x3xf32> is expected");
@@ -264,7 +262,7 @@ TEST_F(SessionTest, aStepInPartsSumsTheirGradients) {
   inParts.parts = 2;
   auto wrong = Session::create(batched(), inParts);
   ASSERT_FALSE(wrong);
-  EXPECT_EQ(wrong.error().message(), "a step of 2 parts wants append-grad{accumulate=2} or a multiple of it; "
+  EXPECT_EQ(wrong.error().message(), "a step of 2 parts needs append-grad{accumulate=2} or a multiple of it; "
                                      "the module updates after 3 calls");
 }
 

@@ -78,10 +78,8 @@ TEST_F(SessionTest, forwardFunctionsAreASessionOfTheirOwn) {
   ASSERT_TRUE(got);
   plain.trainFunction = "hidden";
   auto wrong = open(parsed(kForward), plain);
-  EXPECT_EQ(
-      messageOf(wrong->step(oneRow())),
-      "step wants a loss, a rank-0 f32, as the first result of @hidden, which is 'z' : tensor<1x8xf32>; "
-      "call it with run");
+  EXPECT_EQ(messageOf(wrong->step(oneRow())), "step needs a loss, a rank-0 f32, as the first result of "
+                                              "@hidden, which is 'z' : tensor<1x8xf32>; call it with run");
   EXPECT_TRUE(wrong->run("hidden", oneRow()));
 }
 

@@ -68,7 +68,7 @@ TEST_F(SessionTest, uploadsAreAllOrNothing) {
   NamedArrays before = *session->downloadParams();
   HostArray w2 = ramp({8, 2}, 1, 1);
   EXPECT_EQ(messageOf(session->uploadParams({{"w2", w2}})),
-            "no value for @w1, @b1; the module has @w1, @b1, @w2, and giving a part of them wants `partial`");
+            "no value for @w1, @b1; the module has @w1, @b1, @w2, and giving a part of them needs `partial`");
   EXPECT_EQ(messageOf(session->uploadParams({{"w2", w2}, {"w3", w2}}, {.partial = true})),
             "the module has no param @w3; it has @w1, @b1, @w2");
   EXPECT_EQ(messageOf(session->uploadParams({{"w2", w2}, {"b1", ramp({9}, 0, 1)}}, {.partial = true})),

@@ -221,8 +221,8 @@ TEST(SessionQueueTest, aSourceThatThrowsLeavesTheSessionAtWork) {
   EXPECT_THROW((void)session->writeTensors(ItemKind::param, source), std::runtime_error);
   source.read = {};
   EXPECT_EQ(messageOf(session->writeTensors(ItemKind::param, source)),
-            "the source of @w1 has an empty function to read it");
-  EXPECT_EQ(messageOf(readAll(source)), "the source of @w1 has an empty function to read it");
+            "the function that reads @w1 is empty");
+  EXPECT_EQ(messageOf(readAll(source)), "the function that reads @w1 is empty");
   EXPECT_TRUE(session->step(trainInputs()));
 }
 

@@ -153,7 +153,7 @@ TEST(TraceErrors, AResultsNameIsAWord) {
   for (const std::string name : {"0", "1.5", "$", ".", "", "a b"}) {
     const int line = __LINE__ + 1;
     auto result = trace([&] { return Outputs{{name, x()}}; });
-    EXPECT_EQ(onlyError(result), at(line, "'" + name + "' is no name of a result"));
+    EXPECT_EQ(onlyError(result), at(line, "'" + name + "' is not a valid name of a result"));
   }
   EXPECT_TRUE(traced(trace([] {
     Tensor y = x();
@@ -198,25 +198,25 @@ TEST(TraceErrors, EmptyFunctions) {
   } model;
   int line = __LINE__ + 1;
   EXPECT_EQ(onlyError(trace(model, {{"f", {{"x", {2}}}, {}}})),
-            at(line, "@f: its body is an empty function"));
+            at(line, "@f: the function of its body is empty"));
   line = __LINE__ + 1;
   EXPECT_EQ(onlyError(trace(std::function<Outputs()>(), {}, "g")),
-            at(line, "@g: its body is an empty function"));
+            at(line, "@g: the function of its body is empty"));
   auto module = traced(trace([] { return Outputs(x()); }));
   ASSERT_TRUE(module);
   const std::string before = tg::print(*module);
   line = __LINE__ + 1;
   EXPECT_EQ(onlyError(traceInto(*module, std::function<Outputs()>(), "h")),
-            at(line, "@h: its body is an empty function"));
+            at(line, "@h: the function of its body is empty"));
   line = __LINE__ + 1;
   EXPECT_EQ(onlyError(traceInto(*module, std::function<Outputs(const Inputs&)>(), "train")),
-            at(line, "@train: its body is an empty function"));
+            at(line, "@train: the function of its body is empty"));
   EXPECT_EQ(tg::print(*module), before);
   struct Unmade : Module {
     Param w = param("w", {2}, {.init = Init::from(Init::Maker())});
   } unmade;
   EXPECT_EQ(onlyError(trace(unmade, {{"f", {{"x", {2}}}, [](const Inputs& in) { return in["x"]; }}}))
-                    .find(": the init is an empty function") == std::string::npos,
+                    .find(": the function of the init is empty") == std::string::npos,
             false);
 }
 

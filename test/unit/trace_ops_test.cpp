@@ -308,11 +308,12 @@ TEST(TraceErrors, OfFunctionsMadeOfOthers) {
             "tg.where_causal [where_causal.c1]: x is tensor<4xf32>, of rank under 2");
   EXPECT_EQ(message([] { return nllLoss(sum(x()), ids()); }), "nllLoss: log-probabilities of rank 0");
   EXPECT_EQ(message([] { return sum(x(), 2); }), "tg.sum [sum.c1]: axis 2 is out of range for rank 2");
-  EXPECT_EQ(message([] { return concat(std::vector<Tensor>{}); }), "tg.concat [concat.c1]: nothing to join");
+  EXPECT_EQ(message([] { return concat(std::vector<Tensor>{}); }),
+            "tg.concat [concat.c1]: there is no operand to join");
   EXPECT_EQ(message([] { return arange(0); }),
             "tg.iota: the extents [0] are not positive or too many elements");
   EXPECT_EQ(message([] { return add(1, 2); }), "tg.add: one operand must be a tensor");
-  EXPECT_EQ(message([] { return named("a b", x()); }), "'a b' is no name of a value");
+  EXPECT_EQ(message([] { return named("a b", x()); }), "'a b' is not a valid name of a value");
   // Every function is silent about an invalid operand.
   EXPECT_EQ(message([] {
               Tensor good = x(), bad = sum(good, 2);

@@ -235,7 +235,7 @@ TEST(TraceFunction, AxesOfInputsAndParametersHaveNames) {
   ids.batch = 0;
   auto both = trace(model, {{"score", {ids}, body}});
   ASSERT_FALSE(both);
-  EXPECT_NE(both.error().str().find("input 'ids': batch stands beside dims; name the batch there"),
+  EXPECT_NE(both.error().str().find("input 'ids': batch is given besides dims; name the batch in dims"),
             std::string::npos)
       << both.error().str();
   ids.batch = -1;
@@ -323,12 +323,12 @@ TEST(TraceError, WrongElementTypes) {
     line = __LINE__ + 1;
     return tensorInput("ids", {3}, DType::i32) + 0.5;
   });
-  EXPECT_EQ(onlyError(result), at(line, "tg.add: 0.5 is no i32"));
+  EXPECT_EQ(onlyError(result), at(line, "tg.add: 0.5 is not a value of type i32"));
   result = trace([&] {
     line = __LINE__ + 1;
     return constant({1, 2, 3}, {2});
   });
-  EXPECT_EQ(onlyError(result), at(line, "tg.constant [constant.c1]: dense gives 3 values for tensor<2xf32>"));
+  EXPECT_EQ(onlyError(result), at(line, "tg.constant [constant.c1]: dense has 3 values for tensor<2xf32>"));
 }
 
 TEST(TraceError, OutsideATrace) {
@@ -397,8 +397,9 @@ TEST(TraceError, AModuleThatIsNoPartOfTheModel) {
                                }}});
   ASSERT_FALSE(result);
   EXPECT_EQ(tg::placeOf(result.error().diagnostics()[0].loc)->line, static_cast<uint32_t>(line));
-  EXPECT_EQ(result.error().message(), "parameter 'w' is no part of the model that is traced; declare its "
-                                      "module with child(name, module)");
+  EXPECT_EQ(
+      result.error().message(),
+      "parameter 'w' is not part of the model that is traced; declare its module with child(name, module)");
 }
 
 TEST(TraceError, Declarations) {
@@ -416,12 +417,12 @@ TEST(TraceError, Declarations) {
   ASSERT_FALSE(result);
   std::vector<std::string> messages;
   for (const auto& each : result.error().diagnostics()) messages.push_back(each.message);
-  EXPECT_EQ(messages, (std::vector<std::string>{"a module has two members named 'a'",
-                                                "'c.d' is no name of a member: letters, digits and '_'",
-                                                "the extents [0] are not positive or too many elements",
-                                                "the init gives 3 values for tensor<2xf32>",
-                                                "a module has two members named 'a'",
-                                                "9 extents are over the most, 8"}));
+  EXPECT_EQ(messages, (std::vector<std::string>{
+                          "a module has two members named 'a'",
+                          "'c.d' is not a valid name of a member: letters, digits and '_'",
+                          "the extents [0] are not positive or too many elements",
+                          "the init gives 3 values for tensor<2xf32>", "a module has two members named 'a'",
+                          "9 extents are over the most, 8"}));
 }
 
 TEST(TraceError, NamesOfInputsResultsAndCaptures) {
@@ -469,7 +470,7 @@ TEST(TraceError, NamesOfInputsResultsAndCaptures) {
     update(x, x + 2);
     return sum(x);
   });
-  EXPECT_EQ(onlyError(target), at(line, "update: the first operand is no parameter or state"));
+  EXPECT_EQ(onlyError(target), at(line, "update: the first operand is not a parameter or state"));
 }
 
 TEST(TraceError, AThrowingModelLeavesNothingBehind) {

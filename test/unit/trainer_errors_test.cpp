@@ -47,8 +47,8 @@ TEST(Sampler, RefusesWhatItCannotDrawBy) {
   };
   EXPECT_EQ(sample({}, keep), "none");
   EXPECT_EQ(text.size(), 3u);
-  EXPECT_EQ(sample({}, {}), "the text that is sampled goes to an empty function");
-  EXPECT_EQ(sample({.temperature = NAN}, keep), "the temperature is nan");
+  EXPECT_EQ(sample({}, {}), "the function that receives the sampled text is empty");
+  EXPECT_EQ(sample({.temperature = NAN}, keep), "the temperature is NaN");
   EXPECT_EQ(text.size(), 3u);
 }
 
@@ -110,7 +110,7 @@ TEST(Evaluation, NeedsALossAndBatches) {
   };
   EXPECT_EQ(loss(kSum, 0), "2.000000");
   EXPECT_EQ(loss(kSum, 2), "2.000000");
-  EXPECT_EQ(loss(kSum, -4), "an evaluation of -4 batches");
+  EXPECT_EQ(loss(kSum, -4), "the batches of an evaluation are 0 or more, not -4");
   EXPECT_EQ(loss("{ return }", 0), "@eval gives no loss, which is its first result, of one element");
   EXPECT_EQ(loss("-> (x: tensor<2xf32>) { return %x : tensor<2xf32> }", 0),
             "@eval gives no loss, which is its first result, of one element");

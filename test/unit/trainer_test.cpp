@@ -187,12 +187,12 @@ TEST_F(TrainerTest, StepsAreWholeStridesOfTheSession) {
     return summary ? "none" : summary.error().message();
   };
   EXPECT_EQ(refused({.steps = 7, .stride = 3}),
-            "steps = 7 is no multiple of stride = 3, which each step of the session counts: 6 and 9 are");
+            "steps = 7 is not a multiple of stride = 3, which each step of the session counts: 6 and 9 are");
   EXPECT_EQ(refused({.steps = 2, .stride = 3}),
-            "steps = 2 is no multiple of stride = 3, which each step of the session counts: 3 is");
-  EXPECT_EQ(refused({.steps = 9, .stride = 3}, 4), "the state's step = 4 is no multiple of stride = 3, which "
-                                                   "each step of the session counts: 3 and 6 are");
-  EXPECT_EQ(refused({.steps = 6, .stride = 0}), "stride = 0 is no number of steps from 1 on");
+            "steps = 2 is not a multiple of stride = 3, which each step of the session counts: 3 is");
+  EXPECT_EQ(refused({.steps = 9, .stride = 3}, 4), "the state's step = 4 is not a multiple of stride = 3, "
+                                                   "which each step of the session counts: 3 and 6 are");
+  EXPECT_EQ(refused({.steps = 6, .stride = 0}), "stride = 0 is not a number of steps, 1 or more");
   EXPECT_EQ(session_->steps(), 0) << "nothing has run";
   EXPECT_TRUE(listener_.losses.empty());
   EXPECT_EQ(train({.steps = 9, .stride = 3}).step, 9);

@@ -116,7 +116,7 @@ TEST(VerifyPlan, Allocation) {
 }
 
 TEST(VerifyPlan, Align) {
-  EXPECT_EQ(after("-> @arena[16]", "-> @arena[20]"), "%n [plan.align]: offset 20 is no multiple of 16");
+  EXPECT_EQ(after("-> @arena[16]", "-> @arena[20]"), "%n [plan.align]: offset 20 is not a multiple of 16");
 }
 
 TEST(VerifyPlan, Place) { EXPECT_EQ(after(" -> @arena[16]", ""), "tg.fused [plan.place]: %n has no place"); }
@@ -166,7 +166,7 @@ TEST(VerifyPlan, InPlace) {
   EXPECT_EQ(after("@arena[0] inplace(%h)", "@arena[16] inplace(%h)"),
             "tg.fused [plan.inplace]: %k in place of %h: their bytes are not the same");
   EXPECT_EQ(after("@arena[0] inplace(%h)", "@arena[16] inplace(%x)"),
-            "tg.fused [plan.inplace]: %k in place of %x, which is no operand");
+            "tg.fused [plan.inplace]: %k in place of %x, which is not an operand");
 }
 
 TEST(VerifyPlan, Group) {
@@ -188,7 +188,7 @@ TEST(VerifyPlan, Home) {
                   "%u = tg.param @u : tensor<3xf32> -> @persistent[32]"),
             "tg.param [plan.home]: %u is at @persistent[32], the home of @u is @persistent[16]");
   EXPECT_EQ(after("-> @arena[16]", "-> @persistent[32]"),
-            "tg.fused [plan.home]: %n is at @persistent[32], which is no home of a symbol it updates");
+            "tg.fused [plan.home]: %n is at @persistent[32], which is not a home of a symbol it updates");
   EXPECT_EQ(after("-> @io[16]", "-> @arena[80]"),
             "return [plan.home]: %y is in @arena; what the host reads lives in @io");
   EXPECT_EQ(after("%x: tensor<4xf32> -> @io[0]", "%x: tensor<4xf32> -> @arena[64]"),
@@ -225,12 +225,12 @@ TEST(VerifyPlan, HomeOfSteps) {
 )";
   EXPECT_EQ(finding(steps), "");
   EXPECT_EQ(finding(edited(steps, "-> @persistent[0] inplace(%h)", "-> @arena[0]")),
-            "tg.fused [plan.home]: %h is at @persistent[0], which is no home of a symbol it updates");
+            "tg.fused [plan.home]: %h is at @persistent[0], which is not a home of a symbol it updates");
   EXPECT_EQ(finding(edited(steps, "(%b = %x) {schedule = map} : tensor<4xf32> -> @io[16]",
                            "(%b = %s) {schedule = map} : tensor<4xf32> -> @io[16]")),
             "tg.fused [plan.inplace]: %h in place of %s: %s is read again later");
   EXPECT_EQ(finding(edited(steps, "tg.update @s, %n", "tg.update @s, %y")),
-            "tg.fused [plan.home]: %h is at @persistent[0], which is no home of a symbol it updates");
+            "tg.fused [plan.home]: %h is at @persistent[0], which is not a home of a symbol it updates");
 }
 
 TEST(VerifyPlan, Update) {
@@ -248,7 +248,7 @@ TEST(VerifyPlan, Update) {
 
 TEST(VerifyPlan, Fill) {
   EXPECT_EQ(after("args(out(@arena[44:4]))", "args(in(@arena[44:4]))"),
-            "tg.fill [plan.fill]: wants args(out(@buffer[offset:bytes]))");
+            "tg.fill [plan.fill]: needs args(out(@buffer[offset:bytes]))");
 }
 
 TEST(VerifyPlan, IoAcrossFunctions) {
@@ -299,7 +299,7 @@ TEST(VerifyDispatch, Ranges) {
   EXPECT_EQ(commands("out(@arena[0:16])", "out(@arena[0:12])"),
             "tg.dispatch [plan.range]: %c of @k0 takes 16 bytes, the range has 12");
   EXPECT_EQ(commands("texel(@io[0:16])", "texel(@io[8:16])"),
-            "tg.dispatch [plan.align]: offset 8 is no multiple of 16");
+            "tg.dispatch [plan.align]: offset 8 is not a multiple of 16");
   EXPECT_EQ(commands("tensor<4xf32> -> @io[32]", "tensor<4xf32> -> @io[56]"),
             "%y [plan.range]: ends outside of @io, which has 64 bytes");
 }
@@ -332,16 +332,16 @@ TEST(VerifyDispatch, Form) {
   EXPECT_EQ(commands("tg.dispatch @k0", "tg.dispatch @k1"),
             "tg.dispatch [plan.kernel]: there is no kernel @k1");
   EXPECT_EQ(commands("grid(1, 1, 1) args", "grid(0, 1, 1) args"),
-            "tg.dispatch [plan.grid]: wants grid(x, y, z) with positive extents");
+            "tg.dispatch [plan.grid]: needs grid(x, y, z) with positive extents");
   EXPECT_EQ(commands(", out(@arena[0:16])) {label", ") {label"),
             "tg.dispatch [plan.args]: @k0 has 3 parameters, 2 ranges are given");
   EXPECT_EQ(commands("in(@arena[32:16])", "texel(@arena[32:16])"),
             "tg.dispatch [plan.args]: %b of @k0 is in, the range is texel");
   EXPECT_EQ(commands("in(@arena[0:16]), out(@arena[16:16])", "in(@arena[0:16]), out(@arena[16:12])"),
-            "tg.copy [plan.args]: wants args(in(@buffer[offset:bytes]), out(@buffer[offset:bytes])) of equal "
+            "tg.copy [plan.args]: needs args(in(@buffer[offset:bytes]), out(@buffer[offset:bytes])) of equal "
             "length");
   EXPECT_EQ(commands("tg.fill args(out(", "tg.fill args(in("),
-            "tg.fill [plan.args]: wants args(out(@buffer[offset:bytes]))");
+            "tg.fill [plan.args]: needs args(out(@buffer[offset:bytes]))");
 }
 
 TEST(VerifyDispatch, ABinaryCarriesItsKernelsHash) {

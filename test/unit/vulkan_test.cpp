@@ -343,7 +343,7 @@ TEST_P(Vulkan, BadCommandsNameWhatTheyBreak) {
         refusalOf(Dispatch{step, {1, 1, uint32_t(limit + 1)}, {{a.get()}}, ""}).find("workgroups along z"),
         std::string::npos);
   }
-  EXPECT_EQ(refusalOf(Fill{a.get(), 0, 6, 0}), "a fill of 6 bytes is no multiple of 4 (whole words)");
+  EXPECT_EQ(refusalOf(Fill{a.get(), 0, 6, 0}), "a fill of 6 bytes is not a multiple of 4 (whole words)");
   EXPECT_EQ(refusalOf(Copy{a.get(), 0, a.get(), 8, 16}),
             "a copy of 16 bytes inside buffer 'a' from byte 0 to 8 overlaps itself");
   EXPECT_NE(refusalOf(Copy{a.get(), 0, nullptr, 0, 16}).find("a copy's target names no buffer"),
@@ -503,7 +503,7 @@ TEST(VulkanDevices, Selection) {
   EXPECT_EQ(index("cpu"), 0);
   EXPECT_EQ(index("3"), 3);
   EXPECT_EQ(index("5"), -1);
-  EXPECT_EQ(index("200"), 2) << "a number that is no index may be part of a name";
+  EXPECT_EQ(index("200"), 2) << "a number that is not an index may be part of a name";
   EXPECT_EQ(index(all[3].uuid), 3);
   EXPECT_EQ(index("arc"), 1);
   EXPECT_EQ(index("4"), -1) << "unusable";

@@ -82,7 +82,8 @@ void CommandLine::addInput() {
   app_.add_option("FILE", inputs_, "the module; - or nothing is standard input")
       ->option_text(" ")
       ->expected(0, -1);
-  text("-o,--output", "FILE", command_.output, "write here, whole or not at all (default: standard output)");
+  text("-o,--output", "FILE", command_.output,
+       "file to write, completely or not at all (default: standard output)");
 }
 
 void CommandLine::addPasses() {
@@ -92,7 +93,7 @@ void CommandLine::addPasses() {
     const bool isPart =
         alias && std::find(alias->parts.begin(), alias->parts.end(), &pass) != alias->parts.end();
     CLI::Option* flag = app_.add_flag("--" + pass.name, pass.summary)
-                            ->group(isPart ? "Passes that --" + alias->name + " stands for" : kPassGroup);
+                            ->group(isPart ? "Passes that --" + alias->name + " runs" : kPassGroup);
     flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     passFlags_[flag] = &pass;
   }
@@ -133,11 +134,11 @@ void CommandLine::addLooking() {
     text("--emit", "FORM", command_.emit, forms + ": what to write");
   }
   toggle("--split-input-file", command_.split, "treat sections between '// -----' as files of their own");
-  toggle("--verify-diagnostics", command_.verifyDiagnostics, "compare with // expected-error@below {{...}}");
+  toggle("--verify-diagnostics", command_.verifyDiagnostics, "check against // expected-error@below {{...}}");
   toggle("--verify-roundtrip", command_.verifyRoundtrip, "check that printing and parsing is the identity");
   text("--verify-each", "WHAT", verifyEach_,
-       "after each pass, off: trust it; on (the default): verify the module; roundtrip: also print and parse "
-       "it");
+       "after each pass, off: check nothing; on (the default): verify the module; roundtrip: also print and "
+       "parse it");
   toggle("--print-loc", command_.printLoc, "print the location of every op");
   toggle("--print-ir-before-all", command_.printBeforeAll, "print the module before each pass");
   toggle("--print-ir-after-all", command_.printAfterAll, "print the module after each pass");
@@ -155,7 +156,7 @@ void CommandLine::addLooking() {
   toggle("--dump-pass-pipeline", command_.dumpPipeline, "print the pipeline with every option");
   toggle("--timing", command_.timing, "print how long each pass took");
   text("--crash-reproducer", "FILE", command_.reproducer,
-       "where to save the module a pass fails on (none: nowhere)");
+       "file for the module on which a pass fails (none: do not write it)");
   app_.add_flag("--version", version_, "print the version")->group("Output and checks");
 }
 

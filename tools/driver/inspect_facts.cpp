@@ -92,7 +92,8 @@ Result<std::unique_ptr<Module>> readModule(const std::string& path) {
 /// Reads a module. A file whose name does not say that it is a module must begin like one, or its kind is unknown.
 Result<Facts> moduleOf(const std::string& path) {
   if (!path.ends_with(".tgir") && expectFile(path) && !beginsModule(headOf(path)))
-    return fail(fmt::format("{}: the file is no safetensors file, module or bundle's manifest.json", path));
+    return fail(fmt::format(
+        "{}: the file is neither a safetensors file, a module nor a bundle's manifest.json", path));
   TG_TRY(auto module, readModule(path));
   Facts out = {{"kind", "module"}, {"path", path}, {"damage", ""}};
   out.update(moduleFacts(*module));
@@ -262,7 +263,7 @@ Result<Facts> inspectPath(const std::string& given) {
   }
   if (fs::exists(fs::path(path) / kManifest, error)) return bundleFacts(path);
   if (!fs::exists(path, error)) return fail(fmt::format("{}: no such file or folder", path));
-  return fail(fmt::format("{}: the folder is no run, checkpoint or bundle", path));
+  return fail(fmt::format("{}: the folder is neither a run, a checkpoint nor a bundle", path));
 }
 
 }  // namespace tg

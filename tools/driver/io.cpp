@@ -56,7 +56,7 @@ Result<void> mayMakeFolder(const std::string& flag, const std::string& path) {
   if (error) return refuse(fmt::format("where this runs: {}", error.message()));
   if (!at.has_filename()) at = at.parent_path();
   while (!fs::exists(fs::symlink_status(at, error)) && at.has_relative_path()) at = at.parent_path();
-  if (!fs::is_directory(at, error)) return refuse(fmt::format("{} is no folder", at.string()));
+  if (!fs::is_directory(at, error)) return refuse(fmt::format("{} is not a folder", at.string()));
   return ::access(at.c_str(), W_OK | X_OK) == 0
              ? Result<void>()
              : refuse(fmt::format("{}: {}", at.string(), std::strerror(errno)));

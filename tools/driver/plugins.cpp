@@ -19,7 +19,7 @@ Result<void> loadPassPlugin(const std::string& file) {
   if (!object) return fail(fmt::format("the pass plug-in cannot be loaded: {}", dlerror()));
   if (!loaded.insert(object).second) return {};
   auto* entry = reinterpret_cast<const PassPlugin* (*)()>(dlsym(object, "tgPassPlugin"));
-  if (!entry) return fail(fmt::format("{} is no pass plug-in: it has no TG_PASS_PLUGIN(…)", file));
+  if (!entry) return fail(fmt::format("{} is not a pass plug-in: it has no TG_PASS_PLUGIN(…)", file));
   const PassPlugin& plugin = *entry();
   if (plugin.version != kPassPluginVersion)
     return fail(fmt::format("{} is a pass plug-in of version {}, and this tool takes version {}: build it "

@@ -238,18 +238,18 @@ struct Bench : Verb {
                    fmt::format("steps to time, at least; {} to {}", kLeastSteps, kMostSteps))
         ->capture_default_str()
         ->check(between(kLeastSteps, kMostSteps));
-    app.add_option("--warmup", flags.warmup, "steps before")->capture_default_str()->check(atLeast(0));
-    app.add_option("--min-time", flags.minTime, "seconds of steps, at least")
+    app.add_option("--warmup", flags.warmup, "steps before timing")->capture_default_str()->check(atLeast(0));
+    app.add_option("--min-time", flags.minTime, "least total time of the steps, in seconds")
         ->capture_default_str()
         ->check(atLeast(0));
     app.add_option("--micro-batch", flags.microBatch, kMicroBatchHelp)->option_text("N")->check(atLeast(1));
-    app.add_flag("--wait", flags.wait, "begin no step before the last one's loss is read");
+    app.add_flag("--wait", flags.wait, "read the loss of each step before the next begins");
     app.add_flag("--json", flags.json, "print JSON");
-    app.add_flag("--compile", flags.compile, "also time compiling with empty caches, then with full ones");
-    app.add_option("--results", flags.results, "add the figures to this JSON file")->option_text("FILE");
-    app.add_option("--table", flags.table, "measure nothing, print such a file as a table")
+    app.add_flag("--compile", flags.compile, "also time compiling, with empty and then with full caches");
+    app.add_option("--results", flags.results, "add the results to this JSON file")->option_text("FILE");
+    app.add_option("--table", flags.table, "measure nothing; print a file of --results as a table")
         ->option_text("FILE");
-    app.add_option("--against", flags.against, "of --table: ratios to the figures of this file")
+    app.add_option("--against", flags.against, "with --table: print ratios to the results of this file")
         ->option_text("FILE");
   }
   Result<int> printTable() {

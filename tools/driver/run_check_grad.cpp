@@ -159,29 +159,28 @@ struct CheckGrad : Verb {
   CheckFlags flags;
 
   void describe(CLI::App& app) override {
-    app.description(
-        "Compares the gradient of every parameter with central differences along random directions, in f64. "
-        "Parameters and inputs are random. --device also compares the gradients that a device computes there "
-        "with those in f64. Exit 3 when one is wrong.");
+    app.description("Compares the gradient of each parameter with central differences along random "
+                    "directions, in f64. Parameters and inputs are random. --device also compares a device's "
+                    "gradients with those in f64. Exit 3 if one is wrong.");
     app.add_option("FILE", model.file, "the module, of stage tensor or fused")->option_text(" ");
     app.add_option("--func", flags.function,
                    "the function whose first result is differentiated (default: train)")
         ->option_text("NAME");
     app.add_option("--wrt", flags.wrt, "parameters to check, by name pattern (default: *)")
         ->option_text("PATTERN");
-    app.add_option("--input", flags.inputs, "instead of a random one: x=@x.npy, x=[1,2]")
+    app.add_option("--input", flags.inputs, "an input that is not random: x=@x.npy, x=[1,2]")
         ->option_text("NAME=SPEC");
-    addPassFlags(app, model, "instead of append-grad, on a module without gradients");
+    addPassFlags(app, model, "passes instead of append-grad, for a module without gradients");
     app.add_option("--samples", flags.samples, "directions for each parameter")
         ->capture_default_str()
         ->check(atLeast(1));
-    app.add_option("--eps", flags.eps, "step of the differences")
+    app.add_option("--eps", flags.eps, "step size of the differences")
         ->capture_default_str()
         ->check(between(1e-10, 1));
-    app.add_option("--device", flags.device, "check what this device computes too: auto, cpu, an index")
+    app.add_option("--device", flags.device, "also check the gradients of this device: auto, cpu, an index")
         ->option_text("DEVICE");
     app.add_option("--rtol", flags.rtol, "relative tolerance")->capture_default_str()->check(atLeast(0));
-    app.add_option("--seed", model.seed, "of directions, parameters and inputs")->capture_default_str();
+    app.add_option("--seed", model.seed, "seed of directions, parameters and inputs")->capture_default_str();
   }
   Result<int> run(CLI::App& app, const Arguments&) override {
     TG_TRY(std::unique_ptr<Module> loaded, loadModule(app, model));

@@ -87,7 +87,7 @@ class ConfigReader {
     if (const auto bad = std::find_if(text_.begin(), text_.end(), isControl); bad != text_.end()) {
       line_ += static_cast<int>(std::count(text_.begin(), bad, '\n'));
       return wrong(
-          fmt::format("unexpected byte 0x{:02x}: this is no text", static_cast<unsigned char>(*bad)));
+          fmt::format("unexpected byte 0x{:02x}: this is not text", static_cast<unsigned char>(*bad)));
     }
     std::vector<ConfigEntry> out;
     while (skipLines()) {

@@ -40,7 +40,7 @@ struct Devices : Verb {
   bool json = false;
 
   void describe(CLI::App& app) override {
-    app.description("Lists the Vulkan devices; --json adds each one's target, which fuse takes as a file.");
+    app.description("Lists the Vulkan devices; --json adds the target of each, which fuse reads as a file.");
     app.add_flag("--json", json, "print JSON");
   }
   Result<int> run(CLI::App&, const Arguments&) override {

@@ -25,7 +25,8 @@ static Result<std::pair<std::string, int64_t>> namedExtent(const std::string& te
 
 CLI::Option* addSetDimFlag(CLI::App& app, std::vector<std::string>& into) {
   return app
-      .add_option("--set-dim", into, "give the axes of a name this extent, such as time=256; may be repeated")
+      .add_option("--set-dim", into,
+                  "set the extent of the axes of this name, such as time=256; may be repeated")
       ->option_text("NAME=N")
       ->allow_extra_args(false)
       ->check([](const std::string& text) {
@@ -37,7 +38,7 @@ CLI::Option* addSetDimFlag(CLI::App& app, std::vector<std::string>& into) {
 Result<void> setDims(const ModelFlags& flags, std::unique_ptr<Module>& module) {
   if (flags.dims.empty()) return {};
   if (module->stage > Stage::tensor)
-    return fail(fmt::format("--set-dim wants a module of stage tensor, and {} is of stage {}", flags.file,
+    return fail(fmt::format("--set-dim needs a module of stage tensor, and {} is of stage {}", flags.file,
                             name(module->stage)));
   std::string passes;
   for (const std::string& text : flags.dims) {

@@ -48,7 +48,7 @@ Result<Patient> patientOfJson(const std::string& text, const std::string& file) 
   auto bytes = [&](const char* key) -> Result<int64_t> {
     if (!json.contains(key)) return int64_t(0);
     if (json[key].is_number_integer() && json[key].get<int64_t>() > 0) return json[key].get<int64_t>();
-    return fail(fmt::format("{}: {} is no positive integer", file, key));
+    return fail(fmt::format("{}: {} is not a positive integer", file, key));
   };
   TG_TRY(out.memory.heap, bytes("heap_bytes"));
   TG_TRY(out.memory.allocation, bytes("max_allocation_bytes"));
@@ -98,13 +98,15 @@ struct Doctor : Verb {
 
   void describe(CLI::App& app) override {
     app.description(
-        "Says for each function whether it fits a device: every limit, what is needed and what there is. "
-        "An earlier stage is compiled for the target first. Exit 1 when it does not fit.");
+        "Prints for each function whether it fits a device: each limit, what the function needs and what the "
+        "device gives. A module of an earlier stage is compiled for the target first. Exit 1 if it does not "
+        "fit.");
     app.add_option("FILE", model.file, "the module, of any stage, or a run; - or nothing is standard input")
         ->option_text(" ");
     addPassFlags(app, model);
     CLI::Option* wanted =
-        app.add_option("--target", target, "a shipped target, its JSON, or one device of devices --json")
+        app.add_option("--target", target,
+                       "a shipped target, a JSON file of one, or a device from devices --json")
             ->option_text("TARGET")
             ->group("Target");
     app.add_option("--device", device, "auto (default), gpu, cpu, an index, a UUID, a part of the name")

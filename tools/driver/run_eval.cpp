@@ -103,17 +103,16 @@ struct Eval : Verb {
 
   void describe(CLI::App& app) override {
     app.description(
-        "Averages the loss of @eval over data for evaluation, every whole batch of it once. FILE may be a "
-        "run "
-        "or one of its checkpoints, which know their data: then it is the loss that train printed.");
+        "Averages the loss of @eval over evaluation data, each full batch once. FILE may be a run or one of "
+        "its checkpoints, whose data is then used: the result is the loss that train printed.");
     addModelFlags(app, model);
-    app.add_option("--data", flags.data, "rows to evaluate on, as of train: text:FILE or 'x=@x.npy,y=@y.npy'")
+    app.add_option("--data", flags.data, "evaluation data, as for train: text:FILE or 'x=@x.npy,y=@y.npy'")
         ->option_text("DATA");
     app.add_option("--eval-batches", flags.batches,
-                   "batches to take (default: as the run does, else all); 0 is all")
+                   "batches to evaluate; 0: all (default: as the run, else all)")
         ->option_text("N")
         ->check(atLeast(0));
-    app.add_flag("--json", flags.json, "print it as JSON");
+    app.add_flag("--json", flags.json, "print JSON");
     addRankFlags(app, rankFlags, "Options");
   }
 
@@ -148,7 +147,7 @@ struct Eval : Verb {
     const std::string given = model.weights.empty() && ofRun ? model.file : model.weights;
     if (given.empty()) return noParameters(app, model.file);
     if (!ofRun && flags.data.empty())
-      return usageError("say what to evaluate on: --data=text:FILE or --data='x=@x.npy,y=@y.npy'");
+      return usageError("give the data to evaluate on: --data=text:FILE or --data='x=@x.npy,y=@y.npy'");
     TG_TRY(Trained trained, trainedOf(given, model.firstRank()));
     std::string runDir;
     TrainFlags started;
@@ -161,7 +160,7 @@ struct Eval : Verb {
       TG_TRY(const bool hasData, evaluates(started));
       if (flags.data.empty() && !hasData)
         return usageError(fmt::format(
-            "{} was trained without data for evaluation: say what to evaluate on by --data", runDir));
+            "{} was trained without data for evaluation: give the data to evaluate on by --data", runDir));
       const bool own = model.weights.empty() && trained.checkpoint;
       TG_CHECK(checkRunFiles(runDir, own ? &trained.checkpoint->state : nullptr));
     }
@@ -199,7 +198,7 @@ struct Eval : Verb {
     if (!flags.data.empty()) {
       TG_TRY(DataFlags data, parseData(flags.data));
       if (!data.train.empty() && !data.val.empty())
-        return fail("--data says two sources: only data for evaluation is read here");
+        return fail("--data gives two sources; only data for evaluation is read here");
       FeedOptions options;
       options.val = data.val.empty() ? data.train : data.val;
       if (trained.vocabulary) {

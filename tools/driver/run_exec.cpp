@@ -56,8 +56,7 @@ Result<const Item*> entryOf(const Module& module, const std::string& wanted) {
   if (name.empty() && funcs.size() == 1) return funcs.front();
   const Item* found = module.func(name.empty() ? "predict" : name);
   if (found) return found;
-  if (name.empty())
-    return fail(fmt::format("say which function with --entry=NAME: the module has {}", known));
+  if (name.empty()) return fail(fmt::format("choose a function with --entry=NAME: the module has {}", known));
   return fail(
       fmt::format("there is no function @{}; the module has {}", name, known.empty() ? "none" : known));
 }
@@ -187,7 +186,7 @@ Result<void> checkResults(const Item& func, const ExecFlags& flags) {
   auto check = [&](const char* flag, const std::string& name) -> Result<void> {
     for (const auto& result : func.results)
       if (result.name == name) return {};
-    return fail(fmt::format("{} names '{}', which is no result of @{}; it has {}", flag, name, func.name,
+    return fail(fmt::format("{} names '{}', which is not a result of @{}; it has {}", flag, name, func.name,
                             listText(func.results, &NamedType::name)));
   };
   for (const std::string& text : flags.outputs) TG_CHECK(check("--output", outputOf(text).first));
@@ -208,8 +207,8 @@ Result<void> checkCaptures(const Item& func, const ExecFlags& flags) {
       return fail(fmt::format("--capture={}: @{} has no captures: mark the values to read with tg.capture",
                               name, func.name));
     if (name != "*" && std::find(known.begin(), known.end(), name) == known.end())
-      return fail(fmt::format("--capture names '{}', which is no capture of @{}; it has {}", name, func.name,
-                              listText(known, [](const std::string& each) { return each; })));
+      return fail(fmt::format("--capture names '{}', which is not a capture of @{}; it has {}", name,
+                              func.name, listText(known, [](const std::string& each) { return each; })));
   }
   return {};
 }
@@ -235,15 +234,16 @@ struct Exec : Verb {
     app.description("Calls a function once and prints its results, in the form --input takes.");
     addModelFlags(app, model);
     addQuietFlag(app, model, "no notes on standard error");
-    app.add_option("--entry", flags.entry, "the function; the only one, or predict, by default")
+    app.add_option("--entry", flags.entry, "the function (default: the only one, or predict)")
         ->option_text("NAME");
-    app.add_option("--input", flags.inputs, "x=@x.npy, x=@d.npz:x, x=64x784xf32=0, x=[1,2], x=rand(7)")
+    app.add_option("--input", flags.inputs,
+                   "an input: x=@x.npy, x=@d.npz:x, x=64x784xf32=0, x=[1,2], x=rand(7)")
         ->option_text("NAME=SPEC");
     app.add_option("--output", flags.outputs,
                    "write a result as FILE.npy instead of printing it; @- is standard output")
         ->option_text("NAME=@FILE");
-    app.add_option("--capture", flags.captures, "print a captured value too")->option_text("NAME");
-    app.add_option("--expected-output", flags.expected, "compare; exit 3 on a mismatch")
+    app.add_option("--capture", flags.captures, "also print a captured value")->option_text("NAME");
+    app.add_option("--expected-output", flags.expected, "compare a result with this; exit 3 if it differs")
         ->option_text("NAME=SPEC");
     app.add_option("--rtol", flags.rtol, "relative tolerance of the comparison")
         ->capture_default_str()

@@ -107,16 +107,16 @@ struct ExplainMemory : Verb {
   bool budgets = false;
 
   void describe(CLI::App& app) override {
-    app.description("Says what is live at a function's memory peak, by line of the model. Needs no device\n"
-                    "unless the target is the device's. FILE may be a workload of bench.");
+    app.description("Shows what is live at a function's memory peak, by line of the model. Needs no "
+                    "device\nunless --target=auto. FILE may be a workload of bench.");
     app.add_option("FILE", model.file, "the module, of any stage; - or nothing is standard input")
         ->option_text(" ");
-    app.add_option("--function", function, "whose peak")->option_text("NAME")->capture_default_str();
+    app.add_option("--function", function, "the function")->option_text("NAME")->capture_default_str();
     addPassFlags(app, model, "run these passes first");
     app.add_option("--target", target, "plan for a shipped target or a JSON file; auto is the device's")
         ->option_text("TARGET");
     app.add_option("--top", top, "values to list")->option_text("N")->capture_default_str();
-    app.add_flag("--budgets", budgets, "print what memory budgets cost in time, down to the least one");
+    app.add_flag("--budgets", budgets, "print the time that smaller memory budgets cost, down to the least");
   }
 
   /// The memory of a plan, and its number of rows; 0 if no argument says which axis is the batch.

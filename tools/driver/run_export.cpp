@@ -104,12 +104,12 @@ struct Export : Verb {
         ->option_text(" ")
         ->required();
     app.add_option("-o,--out", flags.out, "the directory to write")->option_text("DIR")->required();
-    app.add_option("--weights", flags.weights, "safetensors, a run or a checkpoint; the source's by default")
+    app.add_option("--weights", flags.weights, "safetensors, a run or a checkpoint (default: the source's)")
         ->option_text("PATH");
     app.add_option("--entry", flags.entry, "the function (default: predict)")->option_text("NAME");
-    app.add_option("--name", flags.name, "of the C header and its struct; the module's by default")
+    app.add_option("--name", flags.name, "name of the C header and its struct (default: the module's)")
         ->option_text("NAME");
-    app.add_flag("--force", flags.force, "replace a bundle that is there");
+    app.add_flag("--force", flags.force, "replace an existing bundle");
     CLI::Option* target = app.add_option("--target", flags.target,
                                          "a shipped target or a JSON file instead of a device's limits")
                               ->option_text("TARGET")
@@ -124,7 +124,7 @@ struct Export : Verb {
     TG_CHECK(withCode(exitUsage, mayWriteBundle(flags.out, flags.force)));
     TG_CHECK(withCode(exitUsage, mayMakeFolder("--out", flags.out)));
     TG_TRY(const Source source, sourceOf(flags));
-    if (source.found.file.empty()) return usageError("say which parameters: --weights=model.safetensors");
+    if (source.found.file.empty()) return usageError("give the parameters: --weights=model.safetensors");
     ModelFlags model;
     model.file = source.module.string();
     TG_TRY(const std::unique_ptr<Module> module, loadModule(app, model));

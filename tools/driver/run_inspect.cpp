@@ -17,11 +17,10 @@ struct Inspect : Verb {
   bool json = false;
 
   void describe(CLI::App& app) override {
-    app.description("Says what each path holds: a run, a checkpoint, a safetensors file, a module or a "
-                    "bundle. Everything "
-                    "that has hashes is verified. Needs no device. Exit 1 when something is damaged.");
+    app.description("Describes what each path holds: a run, a checkpoint, a safetensors file, a module or a "
+                    "bundle. Verifies all hashes. Needs no device. Exit 1 if something is damaged.");
     app.add_option("PATH", paths, "runs, checkpoints, files, bundles")->option_text("...")->required();
-    app.add_flag("--json", json, "print all of it as JSON");
+    app.add_flag("--json", json, "print JSON");
   }
 
   Result<int> run(CLI::App& app, const Arguments&) override {

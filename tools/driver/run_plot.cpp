@@ -107,7 +107,7 @@ struct Plot : Verb {
         ->option_text("...")
         ->required();
     app.add_option("-o,--output", output,
-                   "the page; plot.html by default, none with --json, - is standard output")
+                   "the page (default: plot.html, none with --json); - is standard output")
         ->option_text("FILE");
     app.add_flag("--json", json, "print the table as JSON");
   }

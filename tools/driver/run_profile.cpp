@@ -96,24 +96,24 @@ struct ProfileVerb : Verb {
   RankFlags rankFlags;
 
   void describe(CLI::App& app) override {
-    app.description("Times every kernel of a function on the device, and what the host adds. FILE may be a\n"
-                    "run, whose final module is taken, or a workload: " +
+    app.description("Times each kernel of a function on the device, and the time the host adds. FILE may be "
+                    "a\nrun, whose compiled module is used, or a workload: " +
                     fmt::format("{}.", fmt::join(benchModelNames(), ", ")));
     addModelFlags(app, model);
-    app.add_option("--function", function, "what to call, on random inputs")
+    app.add_option("--function", function, "the function to call, on random inputs")
         ->option_text("NAME")
         ->capture_default_str();
-    app.add_option("--steps", options.repetitions, "calls to take the medians of; 1 to 10000")
+    app.add_option("--steps", options.repetitions, "calls, of which medians are printed; 1 to 10000")
         ->option_text("N")
         ->capture_default_str()
         ->check(between(1, 10000));
     app.add_option("--micro-batch", microBatch, kMicroBatchHelp)->option_text("N")->check(atLeast(1));
     app.add_option("--trace", trace, "write the calls as a trace for Chrome or Perfetto")
         ->option_text("FILE");
-    app.add_option("--roofline", roofline, "write a page: each kernel under the device's ceilings")
+    app.add_option("--roofline", roofline, "write a page with a roofline chart of the kernels")
         ->option_text("FILE");
     app.add_flag("--statistics", model.statistics,
-                 "add what the driver tells of each kernel: registers, shared memory, spills");
+                 "add the driver's statistics of each kernel: registers, shared memory, spills");
     app.add_flag("--json", json, "print JSON");
     addRankFlags(app, rankFlags, "Options");
   }

@@ -19,7 +19,7 @@ namespace {
 Result<Vocabulary> vocabularyOf(const std::string& path) {
   TG_TRY(ResolvedWeights found, resolveWeights(path));
   TG_TRY(Weights weights, openWeights(found));
-  if (!weights.vocabulary) return fail(found.file + " does not say what its tokens stand for");
+  if (!weights.vocabulary) return fail(found.file + " does not say which text its tokens stand for");
   return Vocabulary::parse(*weights.vocabulary);
 }
 
@@ -44,11 +44,12 @@ struct Sample : Verb {
     app.description("Continues a text with @predict. FILE may be a run or one of its checkpoints.");
     addModelFlags(app, model);
     model.notes = false;  // print only the text, unless more is requested
-    app.add_flag("-v,--verbose", model.notes, "tell on standard error whose parameters these are");
+    app.add_flag("-v,--verbose", model.notes, "print on standard error where the parameters come from");
     app.add_option("--prompt", flags.prompt, "the text to continue (default: a line break)")
         ->option_text("TEXT");
-    app.add_option("--tokens", flags.tokens, "how many to add")->capture_default_str()->check(atLeast(0));
-    app.add_option("--temperature", flags.temperature, "0 takes the likeliest, 1 the model's own odds")
+    app.add_option("--tokens", flags.tokens, "tokens to sample")->capture_default_str()->check(atLeast(0));
+    app.add_option("--temperature", flags.temperature,
+                   "0: the most likely token; 1: the model's probabilities")
         ->capture_default_str()
         ->check(atLeast(0));
     addRankFlags(app, rankFlags, "Options");

@@ -116,15 +116,15 @@ void addModelFlags(CLI::App& app, ModelFlags& flags) {
   add("--weights", "PATH", flags.weights, "parameters: a safetensors file, a checkpoint or a run");
   add("--tuning", "FILE", flags.tuning, "schedules measured on the device; auto is tune's file for it");
   add("--memory", "BYTES", flags.memory,
-      "let buffers take no more, such as 8GiB or least, for which kernels run again; auto: what the device "
-      "has free");
-  add("--emit-module", "FILE", flags.emitModule, "write the finished module here");
-  app.add_option("--seed", flags.seed, "of parameters and random ops")
+      "most bytes of all buffers, such as 8GiB or least, by recomputing values; auto: the free memory of the "
+      "device");
+  add("--emit-module", "FILE", flags.emitModule, "write the compiled module to this file");
+  app.add_option("--seed", flags.seed, "seed of parameters and random ops (default: 0)")
       ->option_text("N")
       ->group("Model and device");
   app.add_flag("--validation", flags.validation, "run under the Vulkan validation layer")
       ->group("Model and device");
-  app.add_flag("--no-cache", flags.noCache, "read and keep no compiled shaders and pipelines")
+  app.add_flag("--no-cache", flags.noCache, "do not use or write the caches of shaders and pipelines")
       ->group("Model and device");
 }
 
@@ -186,7 +186,7 @@ Error noParameters(const CLI::App& app, const std::string& file) {
   if (fs::path(file).extension() == ".safetensors")
     return usageError(fmt::format("{0} has weights only: give the module too, {1} model.tgir --weights={0}",
                                   file, app.get_name()));
-  return usageError("say which parameters: --weights=PATH of a run, checkpoint or safetensors");
+  return usageError("give the parameters: --weights=PATH of a run, checkpoint or safetensors");
 }
 
 Result<std::string> takeRun(ModelFlags& flags) {
@@ -222,7 +222,7 @@ Result<std::string> tuningOf(const std::string& flag, const Module& module,
                              const vulkan::DeviceInfo* device) {
   if (!flag.empty() && module.stage > Stage::tensor)
     return usageError(
-        fmt::format("--tuning chooses schedules, and the module is of stage {}, which has its own; it wants "
+        fmt::format("--tuning chooses schedules, and the module is of stage {}, which has its own; it needs "
                     "one of stage tensor",
                     name(module.stage)));
   if (flag != "auto") return flag;
@@ -278,7 +278,7 @@ Result<std::string> budgetOf(const ModelFlags& flags, const vulkan::DeviceInfo* 
   if (!device && flags.target.empty())
     return fail("--memory is what a device's buffers may take; the interpreter has none");
   if (flags.memory != "auto") return flags.memory;
-  if (!device) return fail("--memory=auto is what a Vulkan device has free; say how many bytes");
+  if (!device) return fail("--memory=auto is what a Vulkan device has free; give a number of bytes");
   // Keep a part free for drivers and transfers.
   return std::to_string(device->freeBytes - device->freeBytes / 16);
 }
@@ -308,7 +308,7 @@ Result<void> compileModel(const ModelFlags& flags, const std::vector<std::string
     if (!flags.tuning.empty())
       return usageError("--tuning is of a device's kernels; the interpreter has none");
     if (flags.emitModule.empty()) return {};
-    return usageError("--emit-module with --device=interp wants a --target");
+    return usageError("--emit-module with --device=interp needs a --target");
   }
   Target target;
   if (flags.target.empty()) {
@@ -408,7 +408,7 @@ Result<void> setBatch(const std::string& function, int64_t size, std::unique_ptr
   if (module->stage > Stage::tensor)
     return fail(
         fmt::format("@{} cannot be compiled for a batch of {}: the module is of stage {}, and another "
-                    "batch wants one of stage tensor",
+                    "batch needs one of stage tensor",
                     function, size, name(module->stage)));
   return runFirst(fmt::format("set-batch{{n={} func={}}}", size, function), module, {});
 }

@@ -18,7 +18,7 @@ Result<Target> takeTarget(const std::string& text, const Module& module) {
   if (targetToJson(own) == targetToJson(given)) return given;
   return usageError(
       fmt::format("--target={}: the module is of stage {} and compiled for '{}' already; another target "
-                  "wants one of stage tensor",
+                  "needs one of stage tensor",
                   text, name(module.stage), own.name));
 }
 

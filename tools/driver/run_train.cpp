@@ -41,11 +41,10 @@ struct Train : Verb {
   TrainFlags flags;
 
   void describe(CLI::App& app) override {
-    app.description(
-        "Runs steps of @train on data and keeps the run in a folder. Ctrl-C finishes the steps that "
-        "are running, saves and prints the command that goes on; SIGUSR1 saves and goes on.");
+    app.description("Runs steps of @train on data and keeps the run in a folder. Ctrl-C finishes the running "
+                    "steps, saves, and prints the command that continues; SIGUSR1 saves and continues.");
     addModelFlags(app, model);
-    addQuietFlag(app, model, "print errors and warnings alone; the run's log.txt has the lines");
+    addQuietFlag(app, model, "print only errors and warnings; the run's log.txt has the other lines");
     addTrainFlags(app, flags);
   }
 

@@ -121,25 +121,24 @@ struct TuneVerb : Verb {
 
   void describe(CLI::App& app) override {
     app.description(
-        "Times every kernel of a module with a handful of schedules on the device, on random\n"
-        "data, and adds those that are clearly faster to a file that --tuning reads. Where the device\n"
-        "multiplies f16 on matrix units, it also says whether f32 by products of these is faster. FILE\n"
-        "may be a run or a workload: " +
+        "Times each kernel of a module with several schedules on the device, on random\ndata, and adds those "
+        "that are clearly faster to a file that --tuning reads. Where the device\nmultiplies f16 on matrix "
+        "units, it also says whether f32 by products of these is faster. FILE\nmay be a run or a workload: " +
         fmt::format("{}.", fmt::join(benchModelNames(), ", ")));
     app.add_option("FILE", model.file, "a module of stage tensor or fused; - or nothing is standard input")
         ->option_text(" ");
     app.add_option("--device", model.device, "auto (default), gpu, cpu, an index, a UUID, a part of the name")
         ->option_text("DEVICE");
     addPassFlags(app, model);
-    app.add_option("-o,--out", out, "the tuning file; the device's, which --tuning=auto is, by default")
+    app.add_option("-o,--out", out, "the tuning file (default: the device's, which --tuning=auto reads)")
         ->option_text("FILE");
-    app.add_option("--rounds", options.rounds, "times each schedule is timed, at least")
+    app.add_option("--rounds", options.rounds, "least number of timings of each schedule")
         ->option_text("N")
         ->capture_default_str()
         ->check(between(1, 10000));
-    app.add_option("--seed", options.seed, "of the random data")->option_text("N");
-    app.add_flag("--no-cache", model.noCache, "read and keep no compiled shaders and pipelines");
-    app.add_flag("--json", json, "print JSON, with every schedule's times");
+    app.add_option("--seed", options.seed, "seed of the random data (default: 0)")->option_text("N");
+    app.add_flag("--no-cache", model.noCache, "do not use or write the caches of shaders and pipelines");
+    app.add_flag("--json", json, "print JSON with the times of each schedule");
   }
 
   Result<std::unique_ptr<Module>> load(const CLI::App& app) {

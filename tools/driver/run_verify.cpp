@@ -167,9 +167,8 @@ struct Verify : Verb {
   VerifyFlags flags;
 
   void describe(CLI::App& app) override {
-    app.description(
-        "Calls each function on the device and in the interpreter, from the same random parameters and "
-        "inputs, and compares what comes out. Exit 3 when something differs.");
+    app.description("Calls each function on the device and in the interpreter, with the same random "
+                    "parameters and inputs, and compares the results. Exit 3 if they differ.");
     app.add_option("FILE", model.file, "the module, of any stage, or a run; - or nothing is standard input")
         ->option_text(" ");
     app.add_option("--against", flags.against, "what to compare with")
@@ -177,14 +176,15 @@ struct Verify : Verb {
         ->check(CLI::IsMember({"interp"}));
     app.add_option("--devices,--device", flags.devices, "all, or devices such as gpu, cpu, an index: 0,cpu")
         ->option_text("LIST");
-    app.add_option("--entry", flags.entry, "the function; every one by default")->option_text("NAME");
-    app.add_option("--input", flags.inputs, "instead of a random one: x=@x.npy, x=[1,2]")
+    app.add_option("--entry", flags.entry, "the function (default: all)")->option_text("NAME");
+    app.add_option("--input", flags.inputs, "an input that is not random: x=@x.npy, x=[1,2]")
         ->option_text("NAME=SPEC");
-    app.add_option("--seed", model.seed, "of the random parameters and inputs")->option_text("N");
+    app.add_option("--seed", model.seed, "seed of random parameters and inputs (default: 0)")
+        ->option_text("N");
     addPassFlags(app, model);
     app.add_option("--tuning", model.tuning, "schedules measured on the device; auto is tune's file for it")
         ->option_text("FILE");
-    app.add_flag("--bisect", flags.bisect, "run the kernels one by one; name the first that differs");
+    app.add_flag("--bisect", flags.bisect, "run the kernels one by one and name the first that differs");
     app.add_option("--dump", flags.dump, "write that kernel, its inputs and both outputs")
         ->option_text("DIR");
     app.add_flag("--validation", model.validation, "run under the Vulkan validation layer");

@@ -22,8 +22,8 @@ Result<void> runInParts(int64_t microBatch, ModelFlags& model, std::unique_ptr<M
                     "{{batch = 0}} in {}",
                     model.file));
   if (rows % microBatch)
-    return usageError(
-        fmt::format("--micro-batch={} is no divisor of the batch, {}", microBatch, countText(rows, "row")));
+    return usageError(fmt::format("--micro-batch={} is not a divisor of the batch, {}", microBatch,
+                                  countText(rows, "row")));
   model.parts = rows / microBatch;
   if (model.parts == 1) return {};
   notes.push_back(

@@ -21,54 +21,53 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
        keep = group("Keeping"), learn = group("Learning");
   data("--data", "DATA", flags.data,
        "[train=|val=] text:FILE, tokens:FILE, or rows of files: 'x=@x.npy,y=@y.npy'");
-  data("--val-fraction", "F", flags.valFraction, "keep this part of the training rows for evaluation")
+  data("--val-fraction", "F", flags.valFraction, "fraction of the training rows kept for evaluation")
       ->check(between(0.0, 0.9));
-  app.add_flag("--no-shuffle", flags.noShuffle, "rows in the order of the files")->group("Data and length");
-  length("--steps", "N", flags.steps, "steps in all, those before --resume included (default 100)")
+  app.add_flag("--no-shuffle", flags.noShuffle, "read rows in the files' order")->group("Data and length");
+  length("--steps", "N", flags.steps, "total steps, including those before --resume (default 100)")
       ->check(atLeast(1));
   length("--epochs", "N", flags.epochs, "passes over the rows instead of steps")
       ->check(atLeast(1))
       ->excludes("--steps");
-  length("--max-time", "TIME", flags.maxTime, "save and end after 90s, 10m, 2h");
+  length("--max-time", "TIME", flags.maxTime, "save and end after this time, such as 90s, 10m or 2h");
   learn("--micro-batch", "N", flags.microBatch, kMicroBatchHelp)->check(atLeast(1));
-  learn("--lr", "RATE", flags.lr, "instead of the module's: 1e-3, or 'warmup(100, cosine(1e-3, 0, 900))'");
-  learn("--set", "NAME=SPEC", flags.set, "start a parameter from this: w=@w.npy, b=0");
+  learn("--lr", "RATE", flags.lr, "learning rate: 1e-3, or 'warmup(100, cosine(1e-3, 0, 900))'");
+  learn("--set", "NAME=SPEC", flags.set, "initial value of a parameter: w=@w.npy, b=0");
   learn("--init-from", "FILE", flags.initFrom,
-        "start from these parameters: safetensors, a run, a checkpoint")
+        "initial parameters: a safetensors file, a run or a checkpoint")
       ->excludes("--weights");
   learn("--on-nan", "stop|skip", flags.onNan,
-        "a step that is not finite ends the run, or its batch is left out")
+        "at a loss or gradient that is not finite, stop the run or skip the batch")
       ->check(CLI::IsMember({"stop", "skip"}));
-  app.add_flag("--overfit-one-batch", flags.overfitOneBatch, "the first batch in every step")
+  app.add_flag("--overfit-one-batch", flags.overfitOneBatch, "use the first batch in every step")
       ->group("Learning");
   app.add_flag("--dry-run", flags.dryRun, "check everything, compile, and end before the first step")
       ->group("Learning")
       ->configurable(false);
-  look("--log-every", "N", flags.logEvery, "steps between lines (default 10)")->check(atLeast(1));
-  look("--eval-every", "N", flags.evalEvery, "steps between evaluations of @eval; one at the end in any case")
+  look("--log-every", "N", flags.logEvery, "steps between printed lines (default 10)")->check(atLeast(1));
+  look("--eval-every", "N", flags.evalEvery, "steps between evaluations by @eval, besides one at the end")
       ->check(atLeast(1));
-  look("--eval-batches", "N", flags.evalBatches, "batches of an evaluation (default all)")->check(atLeast(1));
-  look("--sample-every", "N", flags.sampleEvery, "steps between texts by @predict, kept in samples.jsonl")
+  look("--eval-batches", "N", flags.evalBatches, "batches of each evaluation (default: all)")
       ->check(atLeast(1));
-  look("--sample-prompt", "TEXT", flags.samplePrompt, "what these go on from (default: a line break)");
-  look("--sample-tokens", "N", flags.sampleTokens, "how many tokens are added (default 200)")
+  look("--sample-every", "N", flags.sampleEvery, "steps between texts by @predict, written to samples.jsonl")
       ->check(atLeast(1));
+  look("--sample-prompt", "TEXT", flags.samplePrompt, "prompt of these texts (default: a line break)");
+  look("--sample-tokens", "N", flags.sampleTokens, "tokens to sample (default 200)")->check(atLeast(1));
   look("--metrics", "LIST", flags.metrics, "files of the run: jsonl,csv,tensorboard (default jsonl)");
   look("--progress", "HOW", flags.progress, "auto, bar, plain or none (default: a bar on terminals)")
       ->check(CLI::IsMember({"auto", "bar", "plain", "none"}));
   addRankFlags(app, flags.ranks, "Learning");
   keep("--run-dir", "DIR", flags.runDir,
-       "the run's folder (default runs/MODEL-SEED, MODEL being the file's name without extension); none "
-       "keeps nothing");
-  keep("--out", "FILE", flags.out, "write the final parameters here too (safetensors)");
-  keep("--ckpt-every", "N|TIME", flags.ckptEvery, "save every N steps, or every 10m; at the end in any case");
-  keep("--keep-last", "N", flags.keepLast, "checkpoints kept, 0 is all (default 3)")->check(atLeast(0));
-  app.add_flag("--keep-best", flags.keepBest, "save and keep the one with the least evaluation loss too")
+       "the run's folder (default runs/MODEL-SEED, where MODEL is the file's name without extension); none: "
+       "keep nothing");
+  keep("--out", "FILE", flags.out, "also write the final parameters to this file (safetensors)");
+  keep("--ckpt-every", "N|TIME", flags.ckptEvery, "save every N steps, or every 10m; and always at the end");
+  keep("--keep-last", "N", flags.keepLast, "checkpoints to keep; 0: all (default 3)")->check(atLeast(0));
+  app.add_flag("--keep-best", flags.keepBest, "also keep a checkpoint of the lowest evaluation loss")
       ->group("Keeping");
-  keep("--resume", "RUN", flags.resume,
-       "go on with a run, as it was started: its folder, a checkpoint, or auto")
+  keep("--resume", "RUN", flags.resume, "continue a run with its options: its folder, a checkpoint, or auto")
       ->configurable(false);
-  app.set_config("--config", "", "read options from the config.toml of a run; flags win")
+  app.set_config("--config", "", "read options from the config.toml of a run; flags override them")
       ->option_text("FILE")
       ->group("Keeping")
       ->configurable(false);
@@ -117,7 +116,7 @@ Result<DataFlags> parseData(const std::vector<std::string>& data) {
     bool val = text.starts_with("val=");
     std::string& role = val ? out.val : out.train;
     if (!role.empty())
-      return fail(fmt::format("--data says two sources for {}: '{}' and '{}'",
+      return fail(fmt::format("--data gives two sources for {}: '{}' and '{}'",
                               val ? "evaluation" : "training", role,
                               text.starts_with("train=") ? text.substr(6)
                               : val                      ? text.substr(4)

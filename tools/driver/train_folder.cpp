@@ -273,7 +273,7 @@ Result<std::string> freshRunDir(const ModelFlags& model, const TrainFlags& flags
   }
   if (auto free = startsAnew(flags.runDir); !free) return free.takeError();
   if (fs::exists(flags.runDir, error) && !fs::is_directory(flags.runDir, error))
-    return fail(fmt::format("--run-dir={} is no folder", flags.runDir));
+    return fail(fmt::format("--run-dir={} is not a folder", flags.runDir));
   return flags.runDir;
 }
 

@@ -60,7 +60,7 @@ Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed,
   out.steps = flags.steps ? flags.steps : kDefaultSteps;
   if (flags.epochs) {
     if (!feed.stepsPerEpoch())
-      return fail("--epochs: this data has no end that would make an epoch; say --steps");
+      return fail("--epochs: this data has no end, so it has no epochs; give --steps");
     const int64_t each = feed.stepsPerEpoch() * stride;
     if (flags.epochs > kMostSteps / each)
       return fail(fmt::format("--epochs={} of {} each are more than {} steps", flags.epochs,
@@ -143,7 +143,7 @@ Result<void> setParams(Session& session, const std::vector<std::string>& specs) 
       if (each->name == spec.first) param = each;
     }
     if (!param)
-      return fail(fmt::format("--set names '{}', which is no parameter; there are {}", spec.first, known));
+      return fail(fmt::format("--set names '{}', which is not a parameter; there are {}", spec.first, known));
     TG_TRY(HostArray value, load(spec.second, param->type, spec.first, "parameter"));
     TG_CHECK(session.uploadParams({{spec.first, std::move(value)}}, {.partial = true}));
   }
@@ -273,7 +273,7 @@ Result<std::unique_ptr<Feed>> openData(const Module& source, uint64_t seed, cons
 
 Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags) {
   if (flags.resume == "auto" && (flags.runDir.empty() || flags.runDir == "none"))
-    return fail("--resume=auto wants a --run-dir");
+    return fail("--resume=auto needs a --run-dir");
   if (!flags.lr.empty())
     if (auto rate = LearningRate().set(flags.lr, 0); !rate)
       return fail(fmt::format("--lr={}: {}", flags.lr, rate.error().message()));

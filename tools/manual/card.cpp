@@ -196,14 +196,13 @@ const std::vector<ExitStatus>& exitCodes() {
 
 const std::vector<Variable>& environment() {
   static const std::vector<Variable> rows = {
-      {"TENSORGRAD_CACHE",
-       "Folder of compiled shaders and pipelines and of tune's schedules; empty keeps none."},
+      {"TENSORGRAD_CACHE", "Folder of compiled shaders, pipelines and tuned schedules; empty: no caches."},
       {"XDG_CACHE_HOME",
-       "Without TENSORGRAD_CACHE they are kept in its folder tensorgrad, else in ~/.cache/tensorgrad."},
+       "Without TENSORGRAD_CACHE, the folder is its subfolder tensorgrad (default ~/.cache/tensorgrad)."},
       {"LP_NUM_THREADS",
-       "Threads of Mesa's CPU device. For tiny models tg-run sets it to 0, unless it is set, and says so."},
-      {"CI", "When set, train prints lines and no live bar, on terminals too."},
-      {"VK_DRIVER_FILES, VK_ICD_FILENAMES", "The Vulkan loader's: the drivers to look for devices in."},
+       "Threads of Mesa's CPU device. If it is not set, tg-run sets it to 0 for tiny models and says so."},
+      {"CI", "If set, train prints lines instead of a progress bar, also on terminals."},
+      {"VK_DRIVER_FILES, VK_ICD_FILENAMES", "Read by the Vulkan loader: the drivers to use."},
   };
   return rows;
 }
