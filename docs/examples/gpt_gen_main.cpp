@@ -13,9 +13,7 @@
 #include "tools/driver/run_setup.h"
 #include "tools/driver/streams.h"
 
-static int run(int argc, char** argv) {
-  CLI::App app("Prints a GPT of nanoGPT's shape as a module: @train and @predict over shared parameters.",
-               "gpt-gen");
+static tg::Result<int> run(CLI::App& app, int argc, char** argv) {
   tg::GptConfig config;
   app.add_option("--vocab", config.vocab, "token ids")->capture_default_str();
   app.add_option("--block", config.block, "tokens a prediction sees")->capture_default_str();
@@ -39,15 +37,20 @@ static int run(int argc, char** argv) {
     args.push_back(arg == "--pipeline=" ? "--pipeline" : arg);
     if (arg == "--pipeline=") args.emplace_back();
   }
-  if (auto exit = tg::parseVerb(app, args)) return *exit;
+  TG_TRY(const std::optional<int> exit, tg::parseVerb(app, args));
+  if (exit) return *exit;
   if (version) return fmt::print("{}", tg::versionText()), 0;
-  auto module = tg::makeGpt(config);
   // It reads nothing, so what is wrong is an option.
-  if (!module) return tg::report(app, tg::exitUsage, module.error());
-  fmt::print("{}", tg::print(**module));
+  TG_TRY(const auto module, tg::withCode(tg::exitUsage, tg::makeGpt(config)));
+  fmt::print("{}", tg::print(*module));
   return 0;
 }
 
 int main(int argc, char** argv) {
-  return tg::runTool("gpt-gen", [&] { return run(argc, argv); });
+  CLI::App app("Prints a GPT of nanoGPT's shape as a module: @train and @predict over shared parameters.",
+               "gpt-gen");
+  return tg::runTool("gpt-gen", [&] {
+    const tg::Result<int> code = run(app, argc, argv);
+    return code ? *code : tg::report(app, code.error());
+  });
 }
