@@ -189,7 +189,7 @@ int64_t tileOfReads(const Op& reader, size_t operand) {
   const std::unique_ptr<PlainRegion> region = plainRegion(reader);
   const Product p = productIn(*region);
   if (!p.op) return 0;
-  const auto [rows, columns, step] = shared->shared;
+  const int64_t rows = shared->shared[0], columns = shared->shared[1], step = shared->shared[2];
   int64_t tile = 1;
   const auto carriers =
       carriersOf(region->body, *region->bindings[operand], [&](const Op& op, const Carriers& factors) {

@@ -226,22 +226,6 @@ static bool mixesRows(const Op& op, const RowSpace& rows) {
   return kept < rows.length;
 }
 
-/// Whether an op reads each element of a fold at most once, in slices: the fold's kernel can compute the op, and leaves out
-/// what is cut off. Folds are cut where their windows lie on padding.
-static bool slicesFold(const Op& op, const Value& fold) {
-  if (fold.def->code != Opcode::fold || (op.code != Opcode::slice && !keepsElements(op))) return false;
-  int reads = 0;
-  forEachUse(op, [&](const Value* value) {
-    if (op.code != Opcode::slice && value->type.elements() < op.result()->type.elements()) return;  // repeats
-    while (
-        value != &fold && value->def &&
-        (value->def->code == Opcode::slice || value->def->code == Opcode::reshape || isWidening(*value->def)))
-      value = value->def->in(0);
-    reads += value == &fold;
-  });
-  return reads == 1;
-}
-
 /// Whether one kernel can compute an op and the region that makes `through`, one of its operands: same loops, same order of
 /// elements. Bindings and cycles are not checked here.
 bool Former::joins(const Op& op, const Region& own, const Region& other, Value* through) const {

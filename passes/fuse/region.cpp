@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/access.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
 
@@ -26,6 +27,20 @@ bool roundsAttention(const Op& op, const Value& value) {
 }
 
 bool scatters(const Region& region) { return region.ops[0]->info().fusion == Fusion::scatter; }
+
+bool slicesFold(const Op& op, const Value& fold) {
+  if (fold.def->code != Opcode::fold || (op.code != Opcode::slice && !keepsElements(op))) return false;
+  int reads = 0;
+  forEachUse(op, [&](const Value* value) {
+    if (op.code != Opcode::slice && value->type.elements() < op.result()->type.elements()) return;  // repeats
+    while (
+        value != &fold && value->def &&
+        (value->def->code == Opcode::slice || value->def->code == Opcode::reshape || isWidening(*value->def)))
+      value = value->def->in(0);
+    reads += value == &fold;
+  });
+  return reads == 1;
+}
 
 bool repeatsDraws(const Region& own, const Region& other) {
   return own.space == Space::row && other.space == Space::map && other.elements > kFewDraws &&

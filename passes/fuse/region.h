@@ -31,6 +31,10 @@ bool roundsAttention(const Op& op, const Value& value);
 /// Whether a region is a scatter: the invocation that writes an element sums it, so an elementwise op may follow.
 bool scatters(const Region& region);
 
+/// Whether an op reads each element of a fold at most once, in slices: the fold's kernel can compute the op, and leaves out
+/// what is cut off. Folds are cut where their windows lie on padding.
+bool slicesFold(const Op& op, const Value& fold);
+
 /// Whether joining would repeat random draws: `own`, a kernel over rows, would compute the map `other` in each pass,
 /// drawing one number at a time. That costs more than to draw four at a time once and go through memory. With few
 /// elements the additional dispatch would cost more, so the answer is false.
