@@ -456,8 +456,8 @@ KV RegionEmitter::scatterByBuckets(const Op& op, const Indices& at, const KV& ro
     return kernel_.op(Opcode::k_ne, {flag, KernelBuilder::literal(DType::i32, 0)}, DType::i1);
   };
   auto flagOf = [&](const Index& k) { return emit(as::scatter_add(op).near(), {bucket, k}); };
-  // Blocks that this kernel flags itself are all searched. Others seldom are, so that occupancy, which the registers of
-  // more loads reduce, matters more.
+  // If this region computes the flags, every row searches a block, and more loads at once hide their latency. If it
+  // loads them, most blocks are skipped, and fewer registers give a higher occupancy.
   const int64_t atOnce = bindingOf_.contains(as::scatter_add(op).near()) ? 4 : 8;
   // The flag of a block is 0, kOneNear + place for a single id, or a larger sum for several.
   return where(level, near[1], 8, flagOf, isNear, [&](const Index& k, const KV& flag, const KV& total) {

@@ -103,11 +103,11 @@ constexpr BlockingChoice windowBlocking(int64_t window) {
 }
 
 /// One operand's tile in shared memory, as vectors of four of its positions (m or n). An invocation has vectors that are
-/// `places` apart, so that neighbours read neighbouring vectors. Which positions a vector has:
+/// `places` apart, so that neighbours read neighbouring vectors. The vector that each position of the block belongs to,
+/// if four divide the extent, and otherwise (`spread_`):
 ///
-///   four side by side:    vector  0 0 0 0 1 1 1 1 2 2 2 2 …    one access to memory for a vector
-///   if they are no fours: vector  0 1 2 … 0 1 2 … 0 1 2 …      one access for each lane, side by side with those of the
-///                                                              neighbours
+///   0 0 0 0 1 1 1 1 2 2 2 2 …    a vector's positions are contiguous: one access to memory may load all four
+///   0 1 2 … 0 1 2 … 0 1 2 …      each lane is one access, contiguous with those of the neighbouring invocations
 class Staged {
  public:
   Staged(LowerContext& c, const Product& p, int which, bool alongK, const SharedBlocking& blocking,
@@ -195,8 +195,8 @@ class Staged {
   SharedTile shared_;
 };
 
-/// Whether neighbouring invocations load neighbouring k of an operand: if memory runs along k, so that they share cache
-/// lines. As the product reads the operand, unless views turn it.
+/// Whether neighbouring invocations load neighbouring k of an operand. They do if it is contiguous along k in memory,
+/// so that their loads are coalesced: as the product's transposes say, unless the schedule says that views turn it.
 bool alongK(const Product& p, const SharedMatmulSchedule& schedule, int which) {
   const bool own = (which == 0) != (which == 0 ? p.ta : p.tb);
   return own != schedule.turned[static_cast<size_t>(which)];

@@ -223,7 +223,8 @@ Results expand(at::max_pool2d, const Composite& composite) {
   return {maxima(maxima(composite[0], across), down)};
 }
 
-// The first maximum in row-major order is the first of its row, in the first row that has it, also if they are separated.
+// Ties: the first maximum in row-major order is the first one of its row, in the first row with that maximum. Separated
+// windows find the same element.
 Results expand(at::max_pool2d_grad, const Composite& composite) {
   TensorExpr x = composite[at::max_pool2d_grad::x], dy = composite[at::max_pool2d_grad::dy];
   const Window window = windowOf(composite.op);

@@ -105,8 +105,8 @@ static bool foldsLiterals(Opcode code, DType dtype) {
   return plain && !isFloat(dtype) && dtype != DType::i1;
 }
 
-/// Whether rounding to a 16-bit type leaves x, or the literal if x is null, as it is: x is an element of a buffer of that
-/// type, or made by ops that only select among such elements.
+/// Whether x, or the literal if x is null, is known to be exact in a 16-bit type, so that rounding does not change it:
+/// an element of a buffer of that type, or the result of ops that only select among such elements.
 static bool isOf(DType narrow, const Value* x, double literal) {
   if (!x) return roundedTo(narrow, literal) == literal;
   const Op* op = x->def;

@@ -150,8 +150,8 @@ void useUnits(Op& op, const Target& target) {
 }
 
 /// Whether one kernel would search windows many times: the gradient of a max pool reads, for each element of x, every window
-/// that holds it. In two kernels each window is searched once. So does a pool whose maxima along one axis would be found
-/// again for each place along the other.
+/// that holds it. In two kernels each window is searched once. Likewise a max pool of separated windows: one kernel
+/// would find the maximum of a row again for each window with that row.
 static bool searchesAgain(const Op& op) {
   if (op.code == Opcode::max_pool2d) return areSeparated(windowOf(op));
   if (op.code != Opcode::max_pool2d_grad) return false;

@@ -16,8 +16,8 @@ struct Pieces {
   int64_t missing(int64_t n) const { return count * width - n; }
 };
 
-/// At most `limit` pieces of multiples of `unit` terms. Without a last piece to fill up if at least limit / 16 of those
-/// exist; otherwise, as for primes, about `limit`, and the caller fills up the last piece.
+/// At most `limit` pieces of multiples of `unit` terms. If n can be divided evenly into at least limit / 16 such
+/// pieces, they are even; otherwise, as for primes, there are about `limit`, and the caller fills up the last one.
 inline Pieces piecesUpTo(int64_t n, int64_t limit, int64_t unit = 1) {
   const int64_t even = n % unit == 0 ? divisorUpTo(n / unit, limit) : 1;
   if (16 * even >= limit) return {even, n / even};

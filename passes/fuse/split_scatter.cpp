@@ -104,8 +104,9 @@ class ScatterSplitter {
       std::tie(ids, updates) = filledTo(ids, updates, count);
     }
     const int64_t blocks = count / block;
-    // Rows of a bucket. Wider buckets take fewer comparisons here, rows / width for each id, but more in the scatter: if
-    // every second id shares its flag with another, each vector of each row of their buckets searches a block for them.
+    // Rows of a bucket. This kernel compares each id with rows / width buckets. In the scatter, each vector of each row
+    // of a bucket searches a block of ids if two ids share a flag, at most count / 2 times: width · vectors · block / 2
+    // comparisons for each id. The sum is least where both are equal.
     const int64_t vectors = (op.result()->type.elements() / rows + 3) / 4;
     const auto even = static_cast<int64_t>(
         std::sqrt(2.0 * static_cast<double>(rows) / static_cast<double>(block * vectors)));
