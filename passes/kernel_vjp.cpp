@@ -23,6 +23,7 @@
 #include "passes/kernel/vjp.h"
 #include "passes/lookup.h"
 #include "passes/pass.h"
+#include "passes/rewrite.h"
 
 namespace tg {
 
@@ -54,10 +55,8 @@ Result<void> run_kernel_vjp(Module& module, const KernelVjpOptions& options, con
   if (options.checkpoint < 0)
     return failAt(module.loc, fmt::format("kernel-vjp [kernel-vjp.c5]: checkpoint={} is not 0 or more",
                                           options.checkpoint));
-  KernelVjpRequest request{namesIn(options.wrt), namesIn(options.of), kernel->name + ".vjp",
-                           options.checkpoint};
-  for (int n = 2; module.find(ItemKind::kernel, request.name); ++n)
-    request.name = fmt::format("{}.vjp_{}", kernel->name, n);
+  KernelVjpRequest request{namesIn(options.wrt), namesIn(options.of),
+                           unusedKernel(module, kernel->name + ".vjp"), options.checkpoint};
   TG_TRY(KernelVjp vjp, differentiateKernel(module, *kernel, request));
   if (context.onDiagnostic)
     for (const Diagnostic& remark : vjp.remarks) context.onDiagnostic(remark);

@@ -250,6 +250,16 @@ struct FlattenOptimizerOptions {
   }
 };
 
+struct SplitReductionsOptions {
+  std::string budget = {};
+  static constexpr auto fields() {
+    return std::tuple{
+        option("budget", &SplitReductionsOptions::budget,
+               "the budget of plan: a convolution's transformed image may take a sixteenth of it"),
+    };
+  }
+};
+
 #define TG_REPORT(Options) option("report", &Options::report, "print what the pass decides, and why")
 
 struct FormRegionsOptions {

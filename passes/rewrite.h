@@ -47,6 +47,13 @@ inline void replaceOps(Item& func, const std::function<Value*(Op&)>& fold) {
   }
 }
 
+/// The name, or the first free one of name_2, name_3, … if the module has a kernel of that name.
+inline std::string unusedKernel(const Module& module, const std::string& name) {
+  std::string free = name;
+  for (int next = 2; module.find(ItemKind::kernel, free); ++next) free = fmt::format("{}_{}", name, next);
+  return free;
+}
+
 /// Gives an op's result another element type. A cast behind the op has the old type and name, and all users read that. It
 /// rounds if the new type is the narrower one.
 inline void retypeResult(Op& op, Value& result, DType dtype, Builder& builder) {

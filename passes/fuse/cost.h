@@ -121,6 +121,20 @@ constexpr int64_t kMostPieces = 8, kShortestPiece = 256;
 /// Least terms of a product of a matrix and a vector that is computed as a sum instead, chosen.
 constexpr int64_t kShortestVector = 256;
 
+// Convolutions by Winograd's algorithm.
+
+/// The least C·K / (C + K) of C input and K output channels: multiplications saved grow with C·K, elements moved by the
+/// transforms with C + K. On an H100 forward and both gradients of 3x3 convolutions took, with windows and so: 324 and
+/// 340 µs for C = K = 32, 598 and 540 for 48, 496 and 467 for 64, 443 and 338 for 64 and 128, 686 and 370 for 96, 486 and
+/// 286 for 256. Where that is little gain the transformed images are not worth their memory.
+constexpr int64_t kLeastWinograd = 40;
+/// The least number of tiles of 2x2 results. With 512 channels and 49 tiles it took 170 and 169 µs, with 256 channels and
+/// 196 tiles 179 and 111.
+constexpr int64_t kLeastTiles = 128;
+/// The part of plan's budget that a transformed image may take, chosen: there are two of them at a time, and the image,
+/// the result and other convolutions' images beside them.
+constexpr int64_t kWinogradShare = 16;
+
 // Scatters by blocks of ids.
 
 /// Comparisons (rows times ids) from which a separate kernel that finds near blocks pays, and the least number of each,

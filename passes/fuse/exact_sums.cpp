@@ -31,6 +31,7 @@
 #include "ir/parser.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
+#include "passes/rewrite.h"
 
 namespace tg::fuse {
 namespace {
@@ -122,7 +123,7 @@ class Conversions {
   std::string name(bool round, int rank) {
     std::string& name = names_[{round, rank}];
     if (!name.empty()) return name;
-    name = unique(fmt::format("exact_{}{}", round ? "round" : "split", rank));
+    name = unusedKernel(module_, fmt::format("exact_{}{}", round ? "round" : "split", rank));
     auto parsed = parse(text(name, round, rank), "exact sums");
     assert(parsed && "a generated kernel does not parse");
     module_.items.push_back(std::move((*parsed)->items.take()[0]));
@@ -131,13 +132,6 @@ class Conversions {
   }
 
  private:
-  std::string unique(const std::string& wanted) const {
-    std::string name = wanted;
-    for (int next = 2; module_.find(ItemKind::kernel, name); ++next)
-      name = fmt::format("{}_{}", wanted, next);
-    return name;
-  }
-
   /// The text of such a kernel. One invocation handles one element; its number is decomposed into indices.
   static std::string text(const std::string& name, bool round, int rank) {
     std::string open, count = "dim(%x, 0)", body, indices;

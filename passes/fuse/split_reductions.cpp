@@ -15,6 +15,7 @@
 //   scatters     large tg.scatter_add, by blocks of ids or pieces of them (split_scatter.h)
 //   heads        attention with heads of a slow width: zeros are appended to them (whole_heads.h)
 //   channels     convolutions of 16 bits by matrix units: images are stored with channels last (channels_last.h)
+//   tiles        3x3 convolutions of f32 with fewer multiplications, with kernels that transform tiles (winograd.h)
 //   parts        composites that no single kernel computes well are decomposed (isOneKernel): short attention into matmul,
 //                softmax, matmul; a reduced cross entropy into rows and a mean; softmax and the like along another axis
 //                than the last; few long rows; pools over large windows, and the gradient of a max pool with
@@ -40,6 +41,7 @@
 #include "ir/op_view.h"
 #include "ir/split_product.h"
 #include "ir/tensor_expr.h"
+#include "passes/budget.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/channels_last.h"
 #include "passes/fuse/cost.h"
@@ -49,6 +51,7 @@
 #include "passes/fuse/split_scatter.h"
 #include "passes/fuse/target_of.h"
 #include "passes/fuse/whole_heads.h"
+#include "passes/fuse/winograd.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 
@@ -58,8 +61,8 @@ namespace {
 /// Replaces ops one by one, rebuilding the body in order.
 class Splitter {
  public:
-  Splitter(Module& module, Item& func, const Target& target)
-      : builder_(&module, &func), func_(func), target_(target) {}
+  Splitter(Module& module, Item& func, const Target& target, int64_t budget)
+      : builder_(&module, &func), func_(func), target_(target), budget_(budget) {}
 
   void run() {
     OpList old = func_.body.ops.takeAll();
@@ -91,6 +94,8 @@ class Splitter {
       results = wholeHeads(builder_, *op, store);
     else if (const TensorExpr made = channelsLast(builder_, *op, target_, store))
       results = {made.value};
+    else if (const TensorExpr tiled = winograd(builder_, *op, target_, budget_ / kWinogradShare))
+      results = {tiled.value};
     else
       results = expandOp(*op, builder_);
     builder_.setEnd(body);
@@ -572,6 +577,7 @@ class Splitter {
   Builder builder_;
   Item& func_;
   const Target& target_;
+  const int64_t budget_;  ///< of plan, in bytes
   std::map<std::pair<const Value*, std::string>, Value*>
       stored_;  ///< by source value and the ops of the chain
 };
@@ -581,10 +587,11 @@ class Splitter {
 
 namespace tg {
 
-Result<void> run_split_reductions(Module& module, const NoOptions&, const PassContext&) {
+Result<void> run_split_reductions(Module& module, const SplitReductionsOptions& options, const PassContext&) {
+  TG_TRY(const int64_t budget, budgetOf(module, options.budget));
   return fuse::rewriteFunctions(
       module, fuse::targetOn(module, "split-reductions"),
-      [&](Item& func, const Target& target) { fuse::Splitter(module, func, target).run(); });
+      [&](Item& func, const Target& target) { fuse::Splitter(module, func, target, budget).run(); });
 }
 
 }  // namespace tg

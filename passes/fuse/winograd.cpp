@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// Winograd's algorithm. In one dimension, two results of a filter g of three taps on four elements d take four
+// multiplications instead of six:
+//
+//   y = Aᵀ·((G·g) ⊙ (Bᵀ·d))        y0 = d0·g0 + d1·g1 + d2·g2,  y1 = d1·g0 + d2·g1 + d3·g2
+//
+// In two dimensions the matrices are applied from both sides, to tiles of 4x4 elements that overlap by two. The sum over
+// channels is a product of matrices for each of the 16 elements of a tile:
+//
+//   %v = tg.custom @winograd_image(%x)     : 16xCxP    Bᵀ·d·B of each tile; P = N·⌈H/2⌉·⌈W/2⌉
+//   %u = tg.custom @winograd_filter(%w)    : 16xCxK    G·g·Gᵀ of each filter
+//   %m = tg.matmul %u, %v                  : 16xKxP
+//   %y = tg.custom @winograd_result(%m)    : NxKxHxW   Aᵀ·m·A of each tile, 2x2 results
+//
+// The gradient of x is a convolution of dy with the filters turned by 180 degrees. The gradient of w is one of tiles of x
+// with 2x2 tiles of dy as filters: three results of two taps, summed over all tiles.
+#include "passes/fuse/winograd.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "ir/decompose/decompose.h"
+#include "ir/kernel/builder.h"
+#include "ir/op_view.h"
+#include "ir/parser.h"
+#include "ir/window.h"
+#include "passes/fuse/cost.h"
+#include "passes/fuse/inline_ops.h"
+
+namespace tg::fuse {
+namespace {
+
+using decomposition::product;
+using Grid = std::vector<std::vector<KV>>;  ///< the rows of a tile
+using Sizes = std::array<int64_t, 2>;       ///< along H and W
+
+/// A linear map of tiles, x → by·x·byᵀ.
+struct Transform {
+  std::string_view name;
+  std::vector<std::vector<double>> by;
+  int64_t rows() const { return std::ssize(by); }
+  int64_t columns() const { return std::ssize(by[0]); }
+};
+
+// Two results of three taps: Bᵀ, G, G for turned filters, Aᵀ.
+const Transform kImage{"image", {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}}};
+const Transform kFilter{"filter", {{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}}};
+const Transform kTurnedFilter{"turned_filter", {{0, 0, 1}, {.5, .5, .5}, {.5, -.5, .5}, {1, 0, 0}}};
+const Transform kResult{"result", {{1, 1, 1, 0}, {0, 1, -1, -1}}};
+// Three results of two taps: Bᵀ, G, Aᵀ. The last row of Bᵀ differs in its sign from the one above, so that cse does not
+// keep the transformed image of a convolution until its gradient is computed.
+const Transform kGradImage{"grad_image", {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, -1, 0, 1}}};
+const Transform kGradFilter{"grad_filter", {{1, 0}, {.5, .5}, {.5, -.5}, {0, 1}}};
+const Transform kGradResult{"grad_result", {{1, 1, 1, 0}, {0, 1, -1, 0}, {0, 1, 1, 1}}};
+
+constexpr int64_t kStep = 2;       ///< from tile to tile of an image
+constexpr int64_t kMatrices = 16;  ///< elements of a transformed tile
+
+/// How an image is cut into tiles: zeros before it, elements from one tile to the next, and number of tiles.
+struct Cut {
+  Sizes before, step, count;
+};
+
+Sizes sizesOf(const Shape& image) { return {image[2], image[3]}; }
+
+Sizes tilesOver(Sizes size, int64_t step) {
+  return {(size[0] + step - 1) / step, (size[1] + step - 1) / step};
+}
+
+/// The name of a kernel in the module, to which it is added unless that has an equal one.
+std::string addOnce(Module& module, std::unique_ptr<Item> kernel, const std::string& wanted) {
+  kernel->name = wanted;
+  for (int next = 2; const Item* known = module.find(ItemKind::kernel, kernel->name); ++next) {
+    if (print(*known) == print(*kernel)) return known->name;
+    kernel->name = fmt::format("{}_{}", wanted, next);
+  }
+  module.items.push_back(std::move(kernel));
+  return module.items.back()->name;
+}
+
+/// Σ factors[i]·xs[i], without the terms that are zero.
+KV combined(KernelBuilder& k, const std::vector<double>& factors, const std::vector<KV>& xs) {
+  KV sum;
+  bool isFirst = true;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    if (factors[i] == 0) continue;
+    const bool minus = factors[i] < 0;
+    const KV term = k.mul(xs[i], KernelBuilder::f32(std::abs(factors[i])));
+    if (isFirst)
+      sum = minus ? k.op(Opcode::k_neg, {term}) : term;
+    else
+      sum = k.op(minus ? Opcode::k_sub : Opcode::k_add, {sum, term});
+    isFirst = false;
+  }
+  return sum;
+}
+
+Grid transformed(KernelBuilder& k, const Transform& transform, const Grid& x) {
+  Grid out;
+  for (const std::vector<double>& factors : transform.by) {
+    std::vector<KV> row;
+    for (size_t j = 0; j < x[0].size(); ++j) {
+      std::vector<KV> column;
+      for (const std::vector<KV>& each : x) column.push_back(each[j]);
+      row.push_back(combined(k, factors, column));
+    }
+    std::vector<KV> both;
+    for (const std::vector<double>& others : transform.by) both.push_back(combined(k, others, row));
+    out.push_back(std::move(both));
+  }
+  return out;
+}
+
+/// The tile of an invocation: number p of all tiles, which is tile (i, j) of channel c of image n.
+struct Tile {
+  KV p, n, c, i, j;
+};
+
+class Writer {
+ public:
+  Writer(Builder& builder, const Target& target) : builder_(builder), target_(target) {}
+
+  /// The tiles of NxCxHxW, transformed, as 16xCxP; what is outside of the image is 0.
+  TensorExpr apart(const Transform& transform, Value* image, const Cut& cut);
+  /// NxCxHxW of tiles that do not overlap, from 16xCxP.
+  TensorExpr together(const Transform& transform, const TensorExpr& matrices, const Shape& image);
+  /// The convolution of an image, with zeros before it, by filters KxCx3x3; with isGradient, by filters turned and from K
+  /// channels to C.
+  TensorExpr convolution(Value* image, Value* filters, Sizes before, const Shape& result, bool isGradient);
+  TensorExpr weight(Value* image, Value* gradient, Sizes before, const Shape& result);
+
+ private:
+  using Body = std::function<void(KernelBuilder&, Value* x, Value* y, const Tile&)>;
+  TensorExpr call(const Transform& transform, Value* x, const Shape& result, const Shape& image, Sizes tiles,
+                  const Body& body);
+
+  Builder& builder_;
+  const Target& target_;
+};
+
+/// Calls a kernel with an invocation for each tile of each channel of an image; adds it to the module if that lacks it.
+TensorExpr Writer::call(const Transform& transform, Value* x, const Shape& result, const Shape& image,
+                        Sizes tiles, const Body& body) {
+  const int64_t each = tiles[0] * tiles[1], all = image[0] * each;
+  auto item = std::make_unique<Item>();
+  item->kind = ItemKind::kernel;
+  item->loc = builder_.loc();
+  item->workgroup[0] = target_.workgroup;
+  item->grid = {Operand::literal((all + target_.workgroup - 1) / target_.workgroup),
+                Operand::literal(image[1])};
+  KernelBuilder k(item.get());
+  Value* from = k.parameter(Type::buffer(DType::f32, 1, x->type.shape, BufMode::in), "x");
+  Value* to = k.parameter(Type::buffer(DType::f32, 1, result, BufMode::out), "y");
+  auto quotient = [&](const KV& a, int64_t b) { return k.op(Opcode::k_div, {a, KernelBuilder::u32(b)}); };
+  auto remainder = [&](const KV& a, int64_t b) { return k.op(Opcode::k_mod, {a, KernelBuilder::u32(b)}); };
+  const KV p = k.id(Opcode::k_global_id, 0), place = remainder(p, each);
+  k.guard(k.op(Opcode::k_lt, {p, KernelBuilder::u32(all)}), [&] {
+    body(k, from, to,
+         {p, quotient(p, each), k.id(Opcode::k_workgroup_id, 1), quotient(place, tiles[1]),
+          remainder(place, tiles[1])});
+  });
+  const std::string name =
+      addOnce(*builder_.module(), std::move(item), fmt::format("winograd_{}", transform.name));
+  const Type type = Type::tensor(DType::f32, result);
+  return {&builder_,
+          builder_.create(Opcode::custom, {Operand::symbol(name), Operand::of(x)}, {}, {type})->result()};
+}
+
+TensorExpr Writer::apart(const Transform& transform, Value* image, const Cut& cut) {
+  const Shape& shape = image->type.shape;
+  const Sizes size = sizesOf(shape);
+  const int64_t extent = transform.columns();
+  const Shape result{kMatrices, shape[1], shape[0] * cut.count[0] * cut.count[1]};
+  return call(transform, image, result, shape, cut.count,
+              [&](KernelBuilder& k, Value* x, Value* y, const Tile& tile) {
+                // For each row and column of the tile, its index in the image, or the last one, and whether it is inside.
+                std::array<std::vector<KV>, 2> index, isInside;
+                for (size_t axis = 0; axis < 2; ++axis) {
+                  const KV first = k.mul(axis == 0 ? tile.i : tile.j, KernelBuilder::u32(cut.step[axis]));
+                  for (int64_t a = 0; a < extent; ++a) {
+                    const int64_t offset = a - cut.before[axis],
+                                  end = (cut.count[axis] - 1) * cut.step[axis] + offset;
+                    const KV at = k.op(offset < 0 ? Opcode::k_sub : Opcode::k_add,
+                                       {first, KernelBuilder::u32(std::abs(offset))});
+                    const KV limit = KernelBuilder::u32(size[axis]),
+                             last = KernelBuilder::u32(size[axis] - 1);
+                    const bool always = offset >= 0 && end < size[axis];
+                    isInside[axis].push_back(always ? KernelBuilder::literal(DType::i1, 1)
+                                                    : k.op(Opcode::k_lt, {at, limit}));
+                    index[axis].push_back(always ? at : k.op(Opcode::k_min, {at, last}));
+                  }
+                }
+                Grid elements;
+                for (size_t a = 0; a < index[0].size(); ++a) {
+                  std::vector<KV>& row = elements.emplace_back();
+                  for (size_t b = 0; b < index[1].size(); ++b)
+                    row.push_back(k.select(k.op(Opcode::k_and, {isInside[0][a], isInside[1][b]}),
+                                           k.load(x, {tile.n, tile.c, index[0][a], index[1][b]}),
+                                           KernelBuilder::f32(0)));
+                }
+                int64_t matrix = 0;
+                for (const std::vector<KV>& row : transformed(k, transform, elements))
+                  for (const KV& element : row)
+                    k.store(element, y, {KernelBuilder::u32(matrix++), tile.c, tile.p});
+              });
+}
+
+TensorExpr Writer::together(const Transform& transform, const TensorExpr& matrices, const Shape& image) {
+  const int64_t step = transform.rows(), side = transform.columns();
+  const Sizes size = sizesOf(image);
+  return call(
+      transform, matrices.value, image, image, tilesOver(size, step),
+      [&](KernelBuilder& k, Value* x, Value* y, const Tile& tile) {
+        Grid elements;
+        for (int64_t a = 0; a < side; ++a) {
+          std::vector<KV>& row = elements.emplace_back();
+          for (int64_t b = 0; b < side; ++b)
+            row.push_back(k.load(x, {KernelBuilder::u32(a * side + b), tile.c, tile.p}));
+        }
+        const Grid results = transformed(k, transform, elements);
+        auto placed = [&](const KV& number, int64_t offset) {
+          return k.add(k.mul(number, KernelBuilder::u32(step)), KernelBuilder::u32(offset));
+        };
+        auto isInside = [&](const KV& at, int axis) {
+          const int64_t extent = size[static_cast<size_t>(axis)];
+          return extent % step == 0 ? KernelBuilder::literal(DType::i1, 1)
+                                    : k.op(Opcode::k_lt, {at, KernelBuilder::u32(extent)});
+        };
+        for (int64_t a = 0; a < step; ++a)
+          for (int64_t b = 0; b < step; ++b) {
+            const KV h = placed(tile.i, a), w = placed(tile.j, b);
+            k.guard(k.op(Opcode::k_and, {isInside(h, 0), isInside(w, 1)}), [&] {
+              k.store(results[static_cast<size_t>(a)][static_cast<size_t>(b)], y, {tile.n, tile.c, h, w});
+            });
+          }
+      });
+}
+
+TensorExpr Writer::convolution(Value* image, Value* filters, Sizes before, const Shape& result,
+                               bool isGradient) {
+  const TensorExpr v = apart(kImage, image, {before, {kStep, kStep}, tilesOver(sizesOf(result), kStep)});
+  const TensorExpr u = apart(isGradient ? kTurnedFilter : kFilter, filters, {{0, 0}, {1, 1}, {1, 1}});
+  return together(kResult, product(u, v, !isGradient, false), result);
+}
+
+TensorExpr Writer::weight(Value* image, Value* gradient, Sizes before, const Shape& result) {
+  const Sizes step{kStep, kStep}, tiles = tilesOver(sizesOf(gradient->type.shape), kStep);
+  const TensorExpr v = apart(kGradImage, image, {before, step, tiles});
+  const TensorExpr u = apart(kGradFilter, gradient, {{0, 0}, step, tiles});
+  return together(kGradResult, product(v, u, false, true), result);
+}
+
+/// Whether the transforms cost less than the multiplications they save, and what they make fits the target and `most`.
+bool pays(const Shape& filters, int64_t images, Sizes result, const Target& target, int64_t most) {
+  const int64_t inputs = filters[1], outputs = filters[0], widest = std::max(inputs, outputs);
+  const Sizes count = tilesOver(result, kStep);
+  const int64_t tiles = images * count[0] * count[1];
+  const int64_t bytes =
+      kMatrices * widest * std::max(tiles, std::min(inputs, outputs)) * byteSize(DType::f32);
+  return inputs * outputs >= kLeastWinograd * (inputs + outputs) && tiles >= kLeastTiles &&
+         bytes <= std::min(most, target.storageRange) && widest <= target.maxGrid &&
+         tiles <= target.maxGrid * target.workgroup;
+}
+
+bool isOf3x3(const Window& window) {
+  return std::all_of(window.begin(), window.end(), [](const WindowAxis& axis) {
+    return axis.size == 3 && axis.step == 1 && axis.dilation == 1;
+  });
+}
+
+}  // namespace
+
+TensorExpr winograd(Builder& builder, const Op& op, const Target& target, int64_t most) {
+  if (!isConvolution(op) || as::conv2d(op).groups() != 1 || target.matmul == "register") return {};
+  for (const Operand& operand : op.operands)
+    if (factorOf(*operand.value) != DType::f32) return {};
+  const Shape& result = op.result()->type.shape;
+  Writer writer(builder, target);
+  if (op.code == Opcode::conv2d_grad_weight) {
+    const as::conv2d_grad_weight grad(op);
+    const Shape& dy = grad.dy()->type.shape;
+    const Window window = windowOf(op);
+    if (!isOf3x3(window) || !pays(result, dy[0], sizesOf(dy), target, most)) return {};
+    return writer.weight(grad.x(), grad.dy(), {window[0].padding, window[1].padding}, result);
+  }
+  const bool isForward = op.code == Opcode::conv2d;
+  Value *image = op.in(at::conv2d::x),
+        *filters = op.in(at::conv2d::w);  // those of conv_transpose2d are in this order too
+  if (op.code == Opcode::conv2d_grad_input)
+    image = op.in(at::conv2d_grad_input::dy), filters = op.in(at::conv2d_grad_input::w);
+  const Window window = windowOf(op, sizesOf(filters->type.shape));
+  if (!isOf3x3(window) || !pays(filters->type.shape, result[0], sizesOf(result), target, most)) return {};
+  Sizes before{window[0].padding, window[1].padding};
+  if (!isForward)
+    for (int64_t& zeros : before) zeros = 2 - zeros;
+  if (std::min(before[0], before[1]) < 0) return {};
+  return writer.convolution(image, filters, before, result, !isForward);
+}
+
+}  // namespace tg::fuse
