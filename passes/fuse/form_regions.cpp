@@ -22,7 +22,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <queue>
 #include <set>
 #include <unordered_set>
 #include <utility>
@@ -504,7 +503,7 @@ std::unique_ptr<Op> Former::build(int index) {
   return writer.finish(target_);
 }
 
-/// Writes the new body: reads of symbols; regions in dependency order, ties in text order of their last op; effects.
+/// Writes the new body: reads of symbols; regions, each due at its last op in the text; effects.
 void Former::emit() {
   OpList& body = func_.body.ops;
   OpList old = body.takeAll(), effects;
@@ -514,32 +513,21 @@ void Former::emit() {
     else if (isBoundary(*op))
       effects.push_back(old.take(op));
   }
-  std::vector<int> waiting(regions_.size(), 0), last(regions_.size(), 0);
-  std::vector<std::vector<int>> consumers(regions_.size());
-  for (size_t r = 0; r < regions_.size(); ++r) {
-    const std::vector<int>& producers = graph_.producers(static_cast<int>(r));
-    waiting[r] = static_cast<int>(producers.size());
-    for (int producer : producers) consumers[static_cast<size_t>(producer)].push_back(static_cast<int>(r));
-    for (const Op* op : regions_[r].ops) last[r] = std::max(last[r], position_[op]);
+  std::vector<int> due;
+  for (const Region& region : regions_) {
+    due.push_back(0);
+    for (const Op* op : region.ops) due.back() = std::max(due.back(), position_[op]);
   }
-  std::priority_queue<std::pair<int, int>, std::vector<std::pair<int, int>>, std::greater<>> ready;
-  for (size_t r = 0; r < regions_.size(); ++r)
-    if (waiting[r] == 0) ready.push({last[r], static_cast<int>(r)});
-  while (!ready.empty()) {
-    size_t r = static_cast<size_t>(ready.top().second);
-    ready.pop();
-    Region& region = regions_[r];
+  for (int r : graph_.order(std::move(due))) {
+    const Region& region = regions_[static_cast<size_t>(r)];
     if (isTurn(*region.ops[0]))
       body.push_back(old.take(region.ops[0]));
     else
-      body.push_back(build(static_cast<int>(r)));
+      body.push_back(build(r));
     const Op& made = *body.back();
-    if (const std::string& why = whyAlone_[r]; !why.empty())
+    if (const std::string& why = whyAlone_[static_cast<size_t>(r)]; !why.empty())
       report_->remark(made.loc,
                       fmt::format("kernel of %{} starts here because {}", made.result()->name, why));
-    for (int consumer : consumers[r])
-      if (--waiting[static_cast<size_t>(consumer)] == 0)
-        ready.push({last[static_cast<size_t>(consumer)], consumer});
   }
   body.append(std::move(effects));
 }

@@ -2,7 +2,10 @@
 #include "passes/fuse/region_graph.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <queue>
+#include <utility>
 
 namespace tg::fuse {
 
@@ -60,6 +63,36 @@ bool RegionGraph::reaches(int from, int to) const {
     for (int producer : at(region).producers) work.push_back(producer);
   }
   return false;
+}
+
+std::vector<int> RegionGraph::order(std::vector<int> due) const {
+  const size_t count = nodes_.size();
+  std::vector<size_t> byTurn(count), waiting(count);
+  for (size_t r = 0; r < count; ++r) {
+    byTurn[static_cast<size_t>(nodes_[r].turn)] = r;
+    waiting[r] = nodes_[r].producers.size();
+  }
+  for (size_t turn = count; turn-- > 0;)  // consumers before their producers
+    for (int producer : nodes_[byTurn[turn]].producers) {
+      int& needed = due[static_cast<size_t>(producer)];
+      needed = std::min(needed, due[byTurn[turn]]);
+    }
+  std::priority_queue<std::pair<int, int>, std::vector<std::pair<int, int>>, std::greater<>> ready;
+  auto offer = [&](size_t r) {
+    if (waiting[r] == 0) ready.emplace(due[r], static_cast<int>(r));
+  };
+  for (size_t r = 0; r < count; ++r) offer(r);
+  std::vector<int> out;
+  while (!ready.empty()) {
+    out.push_back(ready.top().second);
+    ready.pop();
+    for (int number : at(out.back()).consumers) {
+      const auto consumer = static_cast<size_t>(number);
+      --waiting[consumer];
+      offer(consumer);
+    }
+  }
+  return out;
 }
 
 }  // namespace tg::fuse

@@ -18,6 +18,10 @@ class RegionGraph {
   bool reaches(int from, int to) const;
   /// The regions that one reads from, ascending.
   const std::vector<int>& producers(int region) const { return at(region).producers; }
+  /// All regions, producers before their consumers. Of those that may come next, the one comes that is due first: by its
+  /// own number in `due`, or because one of its consumers is. So a region that also feeds late ones does not keep an early
+  /// one waiting behind others that would be live meanwhile.
+  std::vector<int> order(std::vector<int> due) const;
 
  private:
   struct Node {

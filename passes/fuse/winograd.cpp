@@ -8,7 +8,7 @@
 // channels is a product of matrices for each of the 16 elements of a tile:
 //
 //   %v = tg.custom @winograd_image(%x)     : 16xCxP    Bᵀ·d·B of each tile; P = N·⌈H/2⌉·⌈W/2⌉
-//   %u = tg.custom @winograd_filter(%w)    : 16xCxK    G·g·Gᵀ of each filter
+//   %u = tg.custom @winograd_filter(%w)    : 16xKxC    G·g·Gᵀ of each filter
 //   %m = tg.matmul %u, %v                  : 16xKxP
 //   %y = tg.custom @winograd_result(%m)    : NxKxHxW   Aᵀ·m·A of each tile, 2x2 results
 //
@@ -41,24 +41,29 @@ using decomposition::product;
 using Grid = std::vector<std::vector<KV>>;  ///< the rows of a tile
 using Sizes = std::array<int64_t, 2>;       ///< along H and W
 
-/// A linear map of tiles, x → by·x·byᵀ.
+/// A linear map of tiles, x → by·x·byᵀ. Tiles of an image NxCxHxW become matrices of C rows; filters KxCx3x3, each of which
+/// is one tile, become matrices of K rows.
 struct Transform {
   std::string_view name;
   std::vector<std::vector<double>> by;
+  bool ofFilters = false;
+  int rowAxis() const {
+    return ofFilters ? 0 : 1;
+  }  ///< the other one of the first two axes goes along the columns
   int64_t rows() const { return std::ssize(by); }
   int64_t columns() const { return std::ssize(by[0]); }
 };
 
 // Two results of three taps: Bᵀ, G, G for turned filters, Aᵀ.
 const Transform kImage{"image", {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}}};
-const Transform kFilter{"filter", {{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}}};
-const Transform kTurnedFilter{"turned_filter", {{0, 0, 1}, {.5, .5, .5}, {.5, -.5, .5}, {1, 0, 0}}};
+const Transform kFilter{"filter", {{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}}, true};
+const Transform kTurnedFilter{"turned_filter", {{0, 0, 1}, {.5, .5, .5}, {.5, -.5, .5}, {1, 0, 0}}, true};
 const Transform kResult{"result", {{1, 1, 1, 0}, {0, 1, -1, -1}}};
 // Three results of two taps: Bᵀ, G, Aᵀ. The last row of Bᵀ differs in its sign from the one above, so that cse does not
 // keep the transformed image of a convolution until its gradient is computed.
 const Transform kGradImage{"grad_image", {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, -1, 0, 1}}};
 const Transform kGradFilter{"grad_filter", {{1, 0}, {.5, .5}, {.5, -.5}, {0, 1}}};
-const Transform kGradResult{"grad_result", {{1, 1, 1, 0}, {0, 1, -1, 0}, {0, 1, 1, 1}}};
+const Transform kGradResult{"grad_result", {{1, 1, 1, 0}, {0, 1, -1, 0}, {0, 1, 1, 1}}, true};
 
 constexpr int64_t kStep = 2;       ///< from tile to tile of an image
 constexpr int64_t kMatrices = 16;  ///< elements of a transformed tile
@@ -118,18 +123,20 @@ Grid transformed(KernelBuilder& k, const Transform& transform, const Grid& x) {
   return out;
 }
 
-/// The tile of an invocation: number p of all tiles, which is tile (i, j) of channel c of image n.
+/// The tile of an invocation: a row and a column of the matrices, and the indices of the tile's plane in NxCxHxW and of the
+/// tile in its plane.
 struct Tile {
-  KV p, n, c, i, j;
+  KV row, column;
+  std::array<KV, 2> plane{}, place{};
 };
 
 class Writer {
  public:
   Writer(Builder& builder, const Target& target) : builder_(builder), target_(target) {}
 
-  /// The tiles of NxCxHxW, transformed, as 16xCxP; what is outside of the image is 0.
+  /// The tiles of NxCxHxW, transformed, as 16 matrices; what is outside of the image is 0.
   TensorExpr apart(const Transform& transform, Value* image, const Cut& cut);
-  /// NxCxHxW of tiles that do not overlap, from 16xCxP.
+  /// The image NxCxHxW of tiles that do not overlap, from 16 matrices.
   TensorExpr together(const Transform& transform, const TensorExpr& matrices, const Shape& image);
   /// The convolution of an image, with zeros before it, by filters KxCx3x3; with isGradient, by filters turned and from K
   /// channels to C.
@@ -145,26 +152,28 @@ class Writer {
   const Target& target_;
 };
 
-/// Calls a kernel with an invocation for each tile of each channel of an image; adds it to the module if that lacks it.
+/// Calls a kernel with an invocation for each tile of an image; adds it to the module if that lacks it.
 TensorExpr Writer::call(const Transform& transform, Value* x, const Shape& result, const Shape& image,
                         Sizes tiles, const Body& body) {
-  const int64_t each = tiles[0] * tiles[1], all = image[0] * each;
+  const int rowAxis = transform.rowAxis();
+  const int64_t each = tiles[0] * tiles[1], columns = image[1 - rowAxis] * each, group = target_.workgroup;
   auto item = std::make_unique<Item>();
   item->kind = ItemKind::kernel;
   item->loc = builder_.loc();
-  item->workgroup[0] = target_.workgroup;
-  item->grid = {Operand::literal((all + target_.workgroup - 1) / target_.workgroup),
-                Operand::literal(image[1])};
+  item->workgroup[0] = group;
+  item->grid = {Operand::literal((columns + group - 1) / group), Operand::literal(image[rowAxis])};
   KernelBuilder k(item.get());
   Value* from = k.parameter(Type::buffer(DType::f32, 1, x->type.shape, BufMode::in), "x");
   Value* to = k.parameter(Type::buffer(DType::f32, 1, result, BufMode::out), "y");
   auto quotient = [&](const KV& a, int64_t b) { return k.op(Opcode::k_div, {a, KernelBuilder::u32(b)}); };
   auto remainder = [&](const KV& a, int64_t b) { return k.op(Opcode::k_mod, {a, KernelBuilder::u32(b)}); };
-  const KV p = k.id(Opcode::k_global_id, 0), place = remainder(p, each);
-  k.guard(k.op(Opcode::k_lt, {p, KernelBuilder::u32(all)}), [&] {
-    body(k, from, to,
-         {p, quotient(p, each), k.id(Opcode::k_workgroup_id, 1), quotient(place, tiles[1]),
-          remainder(place, tiles[1])});
+  Tile tile{k.id(Opcode::k_workgroup_id, 1), k.id(Opcode::k_global_id, 0), {}, {}};
+  k.guard(k.op(Opcode::k_lt, {tile.column, KernelBuilder::u32(columns)}), [&] {
+    const KV number = remainder(tile.column, each);
+    tile.plane[static_cast<size_t>(rowAxis)] = tile.row;
+    tile.plane[static_cast<size_t>(1 - rowAxis)] = quotient(tile.column, each);
+    tile.place = {quotient(number, tiles[1]), remainder(number, tiles[1])};
+    body(k, from, to, tile);
   });
   const std::string name =
       addOnce(*builder_.module(), std::move(item), fmt::format("winograd_{}", transform.name));
@@ -173,88 +182,86 @@ TensorExpr Writer::call(const Transform& transform, Value* x, const Shape& resul
           builder_.create(Opcode::custom, {Operand::symbol(name), Operand::of(x)}, {}, {type})->result()};
 }
 
+/// The elements of a tile along an axis of the image.
+struct Along {
+  std::vector<KV> index;     ///< the index in the image; of an element outside, some index
+  std::vector<KV> isInside;  ///< whether the element is in the image
+};
+
+/// `number`: of the tile along the axis, where the cut makes `count` tiles, of an image with `size` elements.
+Along along(KernelBuilder& k, const KV& number, int64_t extent, const Cut& cut, size_t axis, int64_t size) {
+  Along out;
+  const KV first = k.mul(number, KernelBuilder::u32(cut.step[axis]));
+  for (int64_t a = 0; a < extent; ++a) {
+    const int64_t offset = a - cut.before[axis], last = (cut.count[axis] - 1) * cut.step[axis] + offset;
+    const KV at = k.op(offset < 0 ? Opcode::k_sub : Opcode::k_add,
+                       {first, KernelBuilder::u32(std::abs(offset))});  // before the image it wraps around
+    const bool always = offset >= 0 && last < size;
+    out.index.push_back(always ? at : k.op(Opcode::k_min, {at, KernelBuilder::u32(size - 1)}));
+    out.isInside.push_back(always ? KernelBuilder::literal(DType::i1, 1)
+                                  : k.op(Opcode::k_lt, {at, KernelBuilder::u32(size)}));
+  }
+  return out;
+}
+
 TensorExpr Writer::apart(const Transform& transform, Value* image, const Cut& cut) {
   const Shape& shape = image->type.shape;
-  const Sizes size = sizesOf(shape);
-  const int64_t extent = transform.columns();
-  const Shape result{kMatrices, shape[1], shape[0] * cut.count[0] * cut.count[1]};
-  return call(transform, image, result, shape, cut.count,
-              [&](KernelBuilder& k, Value* x, Value* y, const Tile& tile) {
-                // For each row and column of the tile, its index in the image, or the last one, and whether it is inside.
-                std::array<std::vector<KV>, 2> index, isInside;
-                for (size_t axis = 0; axis < 2; ++axis) {
-                  const KV first = k.mul(axis == 0 ? tile.i : tile.j, KernelBuilder::u32(cut.step[axis]));
-                  for (int64_t a = 0; a < extent; ++a) {
-                    const int64_t offset = a - cut.before[axis],
-                                  end = (cut.count[axis] - 1) * cut.step[axis] + offset;
-                    const KV at = k.op(offset < 0 ? Opcode::k_sub : Opcode::k_add,
-                                       {first, KernelBuilder::u32(std::abs(offset))});
-                    const KV limit = KernelBuilder::u32(size[axis]),
-                             last = KernelBuilder::u32(size[axis] - 1);
-                    const bool always = offset >= 0 && end < size[axis];
-                    isInside[axis].push_back(always ? KernelBuilder::literal(DType::i1, 1)
-                                                    : k.op(Opcode::k_lt, {at, limit}));
-                    index[axis].push_back(always ? at : k.op(Opcode::k_min, {at, last}));
-                  }
-                }
-                Grid elements;
-                for (size_t a = 0; a < index[0].size(); ++a) {
-                  std::vector<KV>& row = elements.emplace_back();
-                  for (size_t b = 0; b < index[1].size(); ++b)
-                    row.push_back(k.select(k.op(Opcode::k_and, {isInside[0][a], isInside[1][b]}),
-                                           k.load(x, {tile.n, tile.c, index[0][a], index[1][b]}),
-                                           KernelBuilder::f32(0)));
-                }
-                int64_t matrix = 0;
-                for (const std::vector<KV>& row : transformed(k, transform, elements))
-                  for (const KV& element : row)
-                    k.store(element, y, {KernelBuilder::u32(matrix++), tile.c, tile.p});
-              });
+  const int rowAxis = transform.rowAxis();
+  const Shape result{kMatrices, shape[rowAxis], shape[1 - rowAxis] * cut.count[0] * cut.count[1]};
+  const Body body = [&](KernelBuilder& k, Value* x, Value* y, const Tile& tile) {
+    const int64_t extent = transform.columns();
+    const Along down = along(k, tile.place[0], extent, cut, 0, shape[2]),
+                across = along(k, tile.place[1], extent, cut, 1, shape[3]);
+    Grid elements;
+    for (size_t a = 0; a < down.index.size(); ++a) {
+      std::vector<KV>& row = elements.emplace_back();
+      for (size_t b = 0; b < across.index.size(); ++b)
+        row.push_back(k.select(k.op(Opcode::k_and, {down.isInside[a], across.isInside[b]}),
+                               k.load(x, {tile.plane[0], tile.plane[1], down.index[a], across.index[b]}),
+                               KernelBuilder::f32(0)));
+    }
+    int64_t matrix = 0;
+    for (const std::vector<KV>& row : transformed(k, transform, elements))
+      for (const KV& element : row)
+        k.store(element, y, {KernelBuilder::u32(matrix++), tile.row, tile.column});
+  };
+  return call(transform, image, result, shape, cut.count, body);
 }
 
 TensorExpr Writer::together(const Transform& transform, const TensorExpr& matrices, const Shape& image) {
   const int64_t step = transform.rows(), side = transform.columns();
-  const Sizes size = sizesOf(image);
-  return call(
-      transform, matrices.value, image, image, tilesOver(size, step),
-      [&](KernelBuilder& k, Value* x, Value* y, const Tile& tile) {
-        Grid elements;
-        for (int64_t a = 0; a < side; ++a) {
-          std::vector<KV>& row = elements.emplace_back();
-          for (int64_t b = 0; b < side; ++b)
-            row.push_back(k.load(x, {KernelBuilder::u32(a * side + b), tile.c, tile.p}));
-        }
-        const Grid results = transformed(k, transform, elements);
-        auto placed = [&](const KV& number, int64_t offset) {
-          return k.add(k.mul(number, KernelBuilder::u32(step)), KernelBuilder::u32(offset));
-        };
-        auto isInside = [&](const KV& at, int axis) {
-          const int64_t extent = size[static_cast<size_t>(axis)];
-          return extent % step == 0 ? KernelBuilder::literal(DType::i1, 1)
-                                    : k.op(Opcode::k_lt, {at, KernelBuilder::u32(extent)});
-        };
-        for (int64_t a = 0; a < step; ++a)
-          for (int64_t b = 0; b < step; ++b) {
-            const KV h = placed(tile.i, a), w = placed(tile.j, b);
-            k.guard(k.op(Opcode::k_and, {isInside(h, 0), isInside(w, 1)}), [&] {
-              k.store(results[static_cast<size_t>(a)][static_cast<size_t>(b)], y, {tile.n, tile.c, h, w});
-            });
-          }
-      });
+  const Cut cut{{0, 0}, {step, step}, tilesOver(sizesOf(image), step)};
+  const Body body = [&](KernelBuilder& k, Value* x, Value* y, const Tile& tile) {
+    Grid elements;
+    for (int64_t a = 0; a < side; ++a) {
+      std::vector<KV>& row = elements.emplace_back();
+      for (int64_t b = 0; b < side; ++b)
+        row.push_back(k.load(x, {KernelBuilder::u32(a * side + b), tile.row, tile.column}));
+    }
+    const Along down = along(k, tile.place[0], step, cut, 0, image[2]),
+                across = along(k, tile.place[1], step, cut, 1, image[3]);
+    const Grid results = transformed(k, transform, elements);
+    for (size_t a = 0; a < results.size(); ++a)
+      for (size_t b = 0; b < results.size(); ++b)
+        k.guard(k.op(Opcode::k_and, {down.isInside[a], across.isInside[b]}), [&] {
+          k.store(results[a][b], y, {tile.plane[0], tile.plane[1], down.index[a], across.index[b]});
+        });
+  };
+  return call(transform, matrices.value, image, image, cut.count, body);
 }
 
 TensorExpr Writer::convolution(Value* image, Value* filters, Sizes before, const Shape& result,
                                bool isGradient) {
   const TensorExpr v = apart(kImage, image, {before, {kStep, kStep}, tilesOver(sizesOf(result), kStep)});
   const TensorExpr u = apart(isGradient ? kTurnedFilter : kFilter, filters, {{0, 0}, {1, 1}, {1, 1}});
-  return together(kResult, product(u, v, !isGradient, false), result);
+  return together(kResult, product(u, v, isGradient, false), result);
 }
 
 TensorExpr Writer::weight(Value* image, Value* gradient, Sizes before, const Shape& result) {
   const Sizes step{kStep, kStep}, tiles = tilesOver(sizesOf(gradient->type.shape), kStep);
   const TensorExpr v = apart(kGradImage, image, {before, step, tiles});
   const TensorExpr u = apart(kGradFilter, gradient, {{0, 0}, step, tiles});
-  return together(kGradResult, product(v, u, false, true), result);
+  return together(kGradResult, product(u, v, false, true), result);
 }
 
 /// Whether the transforms cost less than the multiplications they save, and what they make fits the target and `most`.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What depends on what, beside a search of all that is read.
+// What depends on what, beside a search of all that is read, and the order that follows.
 #include <gtest/gtest.h>
 
 #include <random>
+#include <vector>
 
 #include "passes/fuse/region_graph.h"
 
@@ -36,7 +37,25 @@ TEST(RegionGraph, ReachesAsASearchOfAllThatIsReadDoes) {
     for (int to = 0; to < static_cast<int>(reaches.size()); ++to)
       for (int from = 0; from < static_cast<int>(reaches.size()); ++from)
         ASSERT_EQ(graph.reaches(from, to), reaches[to][from]) << from << " " << to;
+    std::vector<int> due, place(reaches.size(), -1);
+    for (size_t region = 0; region < reaches.size(); ++region)
+      due.push_back(static_cast<int>(random() % 100));
+    const std::vector<int> order = graph.order(due);
+    ASSERT_EQ(order.size(), reaches.size());
+    for (size_t at = 0; at < order.size(); ++at) place[order[at]] = static_cast<int>(at);
+    for (size_t to = 0; to < reaches.size(); ++to)
+      for (size_t from = 0; from < reaches.size(); ++from)
+        EXPECT_TRUE(from == to || !reaches[to][from] || place[from] < place[to]) << from << " " << to;
   }
+}
+
+// Region 0 is due late by itself and feeds region 1, which is due early; region 2 is due between them.
+TEST(RegionGraph, ARegionIsDueWithItsConsumers) {
+  fuse::RegionGraph graph;
+  for (int region = 0; region < 3; ++region) graph.add();
+  EXPECT_EQ(graph.order({9, 2, 5}), (std::vector<int>{1, 2, 0}));
+  graph.link(0, 1);
+  EXPECT_EQ(graph.order({9, 2, 5}), (std::vector<int>{0, 1, 2}));
 }
 
 }  // namespace
