@@ -54,7 +54,7 @@ static bool rowsOverlap(const Op& fused) {
 }
 
 /// An attention or a custom kernel decides the kind. Else: a product with results of its size; reductions along
-/// equal rows; column reductions; and map for what is left.
+/// equal rows; column reductions; a transposed operand; and map for what is left.
 static Schedule fastestSchedule(const Op& fused, const Target& target) {
   for (Op* op : fused.regions[0]->ops) {
     if (op->info().fusion == table::Fusion::attention) {
@@ -99,6 +99,7 @@ static Schedule fastestSchedule(const Op& fused, const Target& target) {
       }))
     return *choose<RowSchedule>(fused, target);
   if (auto columns = choose<ColumnSchedule>(fused, target)) return *columns;
+  if (auto turned = choose<TurnSchedule>(fused, target)) return *turned;
   return *choose<MapSchedule>(fused, target);
 }
 
