@@ -458,9 +458,9 @@ KV RegionEmitter::scatterByBuckets(const Op& op, const Indices& at, const KV& ro
   auto flagOf = [&](const Index& k) { return emit(as::scatter_add(op).near(), {bucket, k}); };
   // If this region computes the flags, every row searches a block, and more loads at once hide their latency. If it
   // loads them, most blocks are skipped, and fewer registers give a higher occupancy.
-  const int64_t atOnce = bindingOf_.contains(as::scatter_add(op).near()) ? 4 : 8;
+  const int64_t most = kIdsAtOnce, atOnce = bindingOf_.contains(as::scatter_add(op).near()) ? most / 2 : most;
   // The flag of a block is 0, kOneNear + place for a single id, or a larger sum for several.
-  return where(level, near[1], 8, flagOf, isNear, [&](const Index& k, const KV& flag, const KV& total) {
+  return where(level, near[1], most, flagOf, isNear, [&](const Index& k, const KV& flag, const KV& total) {
     const KV alone =
         kernel_.op(Opcode::k_sub, {kernel_.cast(flag, DType::u32), KernelBuilder::u32(kOneNear)}, DType::u32);
     const KV end = KernelBuilder::u32(block);

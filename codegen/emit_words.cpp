@@ -6,8 +6,7 @@
 namespace tg {
 KV beforeRounding(const KV& element, DType dtype) {
   const Op* op = element.value ? element.value->def : nullptr;
-  const bool rounds = op && op->code == (dtype == DType::f16 ? Opcode::k_round_f16 : Opcode::k_round_bf16);
-  if (!rounds || !op->in(0)) return element;
+  if (!op || op->code != roundOp(dtype) || !op->in(0)) return element;
   KV whole = element;
   whole.value = op->in(0);
   return whole;

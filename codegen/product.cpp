@@ -57,9 +57,8 @@ KV plainElement(RegionEmitter& emitter, const Product& p, int which, const Indic
 }
 
 KV rounded(KernelBuilder& kernel, const Op& product, const KV& x) {
-  const std::string precision = as::matmul(product).precision();
-  if (precision == "bf16") return kernel.op(Opcode::k_round_bf16, {x}, DType::f32);
-  return precision == "f16" ? kernel.op(Opcode::k_round_f16, {x}, DType::f32) : x;
+  const std::optional<DType> precision = dtypeNamed(as::matmul(product).precision());
+  return precision && isNarrow(*precision) ? kernel.op(roundOp(*precision), {x}, DType::f32) : x;
 }
 
 KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,

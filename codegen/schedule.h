@@ -63,6 +63,9 @@ int64_t rowsForSums(const RowSpace& rows, const Target& target);
 /// sums.
 constexpr int64_t kSumBlock = 128;
 
+/// The ids, or the flags of blocks of ids, that a scatter loads before it tests the first.
+constexpr int64_t kIdsAtOnce = 8;
+
 /// The longest reduction over leading axes for one kernel, if `after` elements behind the reduced axes are
 /// contiguous.
 int64_t longestColumn(const Target& target, int64_t after);

@@ -118,10 +118,10 @@ static bool isOf(DType narrow, const Value* x, double literal) {
   };
   switch (op->code) {
   case Opcode::k_load: return op->operands[0].value->type.dtype == narrow;
-  case Opcode::k_unpack_f16:
-  case Opcode::k_round_f16: return narrow == DType::f16;
-  case Opcode::k_unpack_bf16:
-  case Opcode::k_round_bf16: return narrow == DType::bf16;
+  case Opcode::k_unpack_f16: return narrow == DType::f16;
+  case Opcode::k_unpack_bf16: return narrow == DType::bf16;
+  case Opcode::k_round_f16:
+  case Opcode::k_round_bf16: return op->code == roundOp(narrow);
   case Opcode::k_extract: return isOf(narrow, op->operands[0].value, 0);
   case Opcode::k_select: return operandsFrom(1);
   case Opcode::k_vec: return operandsFrom(0);
@@ -132,10 +132,8 @@ static bool isOf(DType narrow, const Value* x, double literal) {
 /// Identities that hold for every value of the type, and ops on literals alone. True if `out` was set.
 static bool fold(Opcode code, std::span<const KV> in, DType dtype, KV& out) {
   const bool integer = !isFloat(dtype);
-  if (code == Opcode::k_round_f16 || code == Opcode::k_round_bf16) {
-    const DType narrow = code == Opcode::k_round_f16 ? DType::f16 : DType::bf16;
-    if (isOf(narrow, in[0].value, in[0].number)) return out = in[0], true;
-  }
+  for (const DType narrow : {DType::f16, DType::bf16})
+    if (code == roundOp(narrow) && isOf(narrow, in[0].value, in[0].number)) return out = in[0], true;
   if (in.size() == 2) {
     const KV &a = in[0], &b = in[1];
     const bool conjunction = code == Opcode::k_and && dtype == DType::i1;
@@ -205,7 +203,7 @@ KV KernelBuilder::cast(const KV& x, DType dtype) {
   }
   const KV wide = x.type.dtype == to ? x : op(Opcode::k_cast, {x}, to);
   if (!isNarrow(dtype)) return wide;
-  return op(dtype == DType::f16 ? Opcode::k_round_f16 : Opcode::k_round_bf16, {wide}, to);
+  return op(roundOp(dtype), {wide}, to);
 }
 
 KV KernelBuilder::bitcast(const KV& x, DType dtype) {

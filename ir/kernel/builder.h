@@ -30,6 +30,11 @@ struct KV {
   int lanes() const { return type.lanes; }
 };
 
+/// The op that rounds an f32 to the nearest value of a 16-bit real.
+constexpr Opcode roundOp(DType narrow) {
+  return narrow == DType::f16 ? Opcode::k_round_f16 : Opcode::k_round_bf16;
+}
+
 /// The builder does not check. An op with too few operands, with operands of the wrong types, or with a value of a
 /// loop that is already closed is built as asked for, and the verifier reports it with the op's rule.
 class KernelBuilder {

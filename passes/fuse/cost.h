@@ -152,9 +152,8 @@ constexpr int64_t kNarrowestGroupBucket = 1, kNarrowestLaneBucket = 16;
 /// Pieces of a scatter to few rows: how many vectors of 4 result elements each invocation that the device runs at a time
 /// gets; the least ids of a piece; and the least pieces that pay for the additional kernels. On an H200, 65 rows of 384
 /// floats and 16384 ids took 55 µs where one piece took 490; 65 rows of 64 and 1024 ids took 10 µs more. Pieces are
-/// multiples of the ids that the kernel loads at once: 255 rows of 64 floats and 100 003 ids took 147 µs on an H100, and
-/// 484 in pieces of 1563 ids.
-constexpr int64_t kScatterFill = 4, kLeastScatterPiece = 512, kFewestScatterPieces = 8, kScatterUnit = 8;
+/// multiples of kIdsAtOnce: 255 rows of 64 floats and 100 003 ids took 147 µs on an H100, and 484 in pieces of 1563 ids.
+constexpr int64_t kScatterFill = 4, kLeastScatterPiece = 512, kFewestScatterPieces = 8;
 
 // Which ops share a kernel (form-regions).
 

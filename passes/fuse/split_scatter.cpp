@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "codegen/schedule.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
 #include "passes/fuse/cost.h"
@@ -26,7 +27,7 @@ class ScatterSplitter {
       // As many pieces as let the elements of their rows fill the device.
       const int64_t units = (op.result()->type.elements() + 3) / 4;
       const int64_t most = std::min(kScatterFill * target_.parallel / units, count / kLeastScatterPiece);
-      if (const Pieces pieces = piecesUpTo(count, std::max<int64_t>(1, most), kScatterUnit);
+      if (const Pieces pieces = piecesUpTo(count, std::max<int64_t>(1, most), kIdsAtOnce);
           pieces.count >= kFewestScatterPieces)
         return scatterPieces(op, pieces);
     }
