@@ -204,6 +204,21 @@ std::vector<TraitRow> traitRows() {
   return rows;
 }
 
+/// The error `file:2:13: not JSON: unexpected number literal; expected ':'`, in the words of nlohmann's parser. A number
+/// that is too large has no place: `file: not JSON: number overflow parsing '1e999'`.
+static Error notJson(std::string_view text, std::string_view file, const Json::exception& error) {
+  std::string place(file);
+  std::string_view why = error.what();  // "[json.exception.parse_error.101] parse error at … - unexpected …"
+  why.remove_prefix(std::min(why.find("] ") + 2, why.size()));
+  if (const auto* syntax = dynamic_cast<const Json::parse_error*>(&error)) {
+    const std::string_view before = text.substr(0, std::min(syntax->byte, text.size() + 1) - 1);
+    place += fmt::format(":{}:{}", std::count(before.begin(), before.end(), '\n') + 1,
+                         before.size() - (before.rfind('\n') + 1) + 1);
+    why.remove_prefix(std::min(why.find(" - ") + 3, why.size()));
+  }
+  return fail(fmt::format("{}: not JSON: {}", place, why));
+}
+
 /// Parses a JSON object in which no member occurs twice; nlohmann's parser would keep the last of two.
 static Result<Json> objectOf(std::string_view text, std::string_view file) {
   std::set<std::string> members;
@@ -216,12 +231,12 @@ static Result<Json> objectOf(std::string_view text, std::string_view file) {
   };
   try {
     Json json = Json::parse(text, watch);
-    if (!json.is_object()) return fail(fmt::format("{}: not a JSON object", file));
+    if (!json.is_object())
+      return fail(fmt::format("{}: expected a JSON object such as {{\"bindings\": 8}}", file));
     if (!twice.empty()) return fail(fmt::format("{}: member '{}' is given twice", file, twice));
     return json;
-  } catch (const Json::parse_error& error) {
-    const std::string_view why = error.what();  // "[json.exception.parse_error.101] parse error at line …"
-    return fail(fmt::format("{}: {}", file, why.substr(std::min(why.find("] ") + 2, why.size()))));
+  } catch (const Json::exception& error) {
+    return notJson(text, file, error);
   }
 }
 
@@ -235,19 +250,21 @@ Result<Target> targetFromJson(std::string_view text, std::string_view file) {
     if (it == json.end()) return;
     ++used;
     using T = std::decay_t<decltype(member)>;
+    auto expect = [&](bool fits, const char* what) {
+      if (!fits && wrong.empty())
+        wrong = fmt::format("member '{}' is {}: expected {}", name, jsonText(*it), what);
+      return fits;
+    };
     if constexpr (isShapes<T>) {
-      if (!readShapes(*it, member)) wrong = name;
+      expect(readShapes(*it, member), "a list of shapes such as [[16, 16, 16, \"f16\", \"f32\"]]");
     } else {
-      bool fits = std::is_same_v<T, std::string> ? it->is_string()
-                  : std::is_same_v<T, bool>      ? it->is_boolean()
-                                                 : it->is_number_integer();
-      if (fits)
-        member = it->template get<T>();
-      else
-        wrong = name;
+      const bool fits = std::is_same_v<T, std::string> ? expect(it->is_string(), "a text in quotes")
+                        : std::is_same_v<T, bool>      ? expect(it->is_boolean(), "true or false")
+                                                       : expect(it->is_number_integer(), "a whole number");
+      if (fits) member = it->template get<T>();
     }
   });
-  if (!wrong.empty()) return fail(fmt::format("{}: member '{}' has the wrong type", file, wrong));
+  if (!wrong.empty()) return fail(fmt::format("{}: {}", file, wrong));
   for (const auto& item : json.items()) {
     const std::string& key = item.key();
     bool known = false;
