@@ -132,6 +132,8 @@ class Trainer {
   double secondsSoFar() const;
   /// Whether the last error came from a call of the session, and thus from the device if there is one.
   bool sessionFailed() const { return sessionFailed_; }
+  /// The first element of a parameter that is not finite, unless the parameter was so from the start; or "".
+  Result<std::string> notFiniteParam() { return notFinite(session_.tensors(ItemKind::param), {}); }
 
  private:
   struct Snapshot {

@@ -173,8 +173,9 @@ struct Train : Verb {
     if (!summary) {
       // If the folder is gone, report that as the reason for a failed write.
       auto there = training.lock ? training.lock->check() : Result<void>();
-      const Error error = withCode(trainer.sessionFailed() && session.device() ? exitDevice : exitInput,
-                                   there ? summary.takeError() : there.takeError());
+      Error error = withCode(trainer.sessionFailed() && session.device() ? exitDevice : exitInput,
+                             there ? summary.takeError() : there.takeError());
+      keepParams(trainer, training, error);
       if (!model.ranks) return failed(training, report(app, error));
       failed(training, error.exitCode());
       return endJob(app, *model.ranks, error);
@@ -235,6 +236,19 @@ struct Train : Verb {
     if (dir.empty() || collectives.empty()) return {};
     const std::string text = toJson(collectives);
     return writeFile(RunDir{dir}.ranks(), std::as_bytes(std::span(text)));
+  }
+
+  /// Writes --out after an error too, unless it is one of the device: if the run's disk is full, what was learned is
+  /// lost otherwise. A note on the error says whether that was possible.
+  void keepParams(Trainer& trainer, const OpenTraining& training, Error& error) const {
+    const bool learned = trainer.state().step > training.state.step && !trainer.sessionFailed();
+    if (flags.out.empty() || !learned || !model.firstRank()) return;
+    auto saved = [&]() -> Result<void> {
+      TG_TRY(const std::string wrong, trainer.notFiniteParam());
+      if (!wrong.empty()) return fail(fmt::format("{} is not written: parameter {}", flags.out, wrong));
+      return writeParams(*training.model.session, flags.out);
+    }();
+    error.addNote(nullptr, saved ? fmt::format("saved {}", flags.out) : saved.error().message());
   }
 
   /// Prints the last good checkpoint after an error.

@@ -26,10 +26,25 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// Writes a file, synced and renamed as checkpoints are, so that a power failure leaves it complete or absent.
-Result<void> writeText(const std::string& path, const std::string& text) {
-  return writeFile(path, std::as_bytes(std::span(text)));
-}
+/// The files that a run begins with. All are written under temporary names before the first is renamed, so that a full
+/// disk changes none of them; and synced, so that a power failure leaves each of them complete.
+class FirstFiles {
+ public:
+  Result<void> add(const std::string& path, const std::string& text) {
+    TG_TRY(AtomicFile file, AtomicFile::create(path));
+    TG_CHECK(file.write(std::as_bytes(std::span(text))));
+    files_.push_back(std::move(file));
+    return {};
+  }
+  /// Renames them in the order in which they were added.
+  Result<void> commit() {
+    for (AtomicFile& file : files_) TG_CHECK(file.commit());
+    return {};
+  }
+
+ private:
+  std::vector<AtomicFile> files_;
+};
 
 /// The checkpoint for a path to a run or to one of its checkpoints; none if the run has none.
 Result<std::optional<OpenCheckpoint>> checkpointOf(const std::string& path, std::vector<std::string>& notes) {
@@ -91,13 +106,12 @@ Result<std::string> makeDefault(const ModelFlags& model) {
   }
 }
 
-/// Renames the files of a run that was stopped before its first checkpoint, to keep them.
+/// Renames what a run that was stopped before its first checkpoint has logged, to keep it.
 Result<void> clearRun(OpenTraining& training) {
   const RunDir dir{training.options.runDir};
   training.notes.push_back(
       fmt::format("note: {} was stopped before its first checkpoint, so it starts anew", dir.path));
   std::error_code error;
-  if (!fs::remove(dir.config(), error) && error) return cannotMake(dir.path, error);
   for (const std::string& path : {dir.log(), dir.metrics(), dir.samples()}) {
     if (fs::is_empty(path, error) || error) continue;
     TG_TRY(std::string aside, setAside(path));
@@ -163,9 +177,9 @@ Result<void> moveOthersAside(OpenTraining& training) {
   return {};
 }
 
-Result<void> writeEnv(const std::string& command, OpenTraining& training) {
+/// The text of env.json.
+Result<std::string> envText(const std::string& command, OpenTraining& training) {
   TG_TRY(Json env, earlierEnv(training));
-  const RunDir dir{training.options.runDir};
   if (env.is_null()) {
     const SessionInfo info = training.model.session->info();
     std::error_code error;
@@ -183,7 +197,7 @@ Result<void> writeEnv(const std::string& command, OpenTraining& training) {
            {"command", command}};
   }
   env["steps"] = training.options.steps;
-  return writeText(dir.env(), jsonText(env, 2) + "\n");
+  return jsonText(env, 2) + "\n";
 }
 
 }  // namespace
@@ -228,6 +242,8 @@ Result<void> lockRun(const std::string& resume, const TrainFlags& flags, bool ta
     out.lock.emplace(std::move(lock));
   }
   TG_TRY(out.checkpoint, checkpointOf(resume, out.notes));
+  // Without a checkpoint, --resume=auto takes nothing from these files.
+  if (!out.checkpoint && flags.resume == "auto") return {};
   return checkRunFiles(run, out.checkpoint ? &out.checkpoint->state : nullptr);
 }
 
@@ -290,19 +306,22 @@ Result<void> takeRunDir(const CLI::App& app, const std::string& command, const M
   const RunDir dir{training.options.runDir};
   removeStaleFiles(dir.path);
   const Module& final = *training.model.session->module();
+  FirstFiles files;
   if (!training.resumed) {
-    TG_CHECK(writeText(dir.model(), training.sourceText));
-    TG_CHECK(writeText(dir.finalModule(), print(final)));
+    TG_CHECK(files.add(dir.model(), training.sourceText));
+    TG_CHECK(files.add(dir.finalModule(), print(final)));
   }
-  TG_CHECK(writeEnv(command, training));
-  if (final.stage >= Stage::planned) TG_CHECK(writeText(dir.plan(), toJson(planReport(final, kTrain))));
+  TG_TRY(const std::string env, envText(command, training));
+  TG_CHECK(files.add(dir.env(), env));
+  if (final.stage >= Stage::planned) TG_CHECK(files.add(dir.plan(), toJson(planReport(final, kTrain))));
   std::error_code error;
   const std::string source = fs::absolute(dir.model(), error).lexically_normal().string();
   const RunHashes hashes{training.state.moduleHash, training.state.finalHash};
   // A resumed run keeps what --memory chose.
   const std::string chosen =
       training.microBatch ? fmt::format("micro-batch={}\n", training.microBatch) : std::string();
-  return writeText(dir.config(), formatConfig(hashes, configText(app, source) + chosen));
+  TG_CHECK(files.add(dir.config(), formatConfig(hashes, configText(app, source) + chosen)));
+  return files.commit();
 }
 
 }  // namespace tg

@@ -16,14 +16,18 @@ turn = int(sys.argv[7]) if len(sys.argv) > 7 else 0
 STEPS = 6
 
 
-def command(run):
+def command(run, *more):
     return [tg_run, "train", model, "--device=interp", "--pipeline=append-grad,append-adam{lr=0.05}", f"--data={data}",
-            f"--steps={STEPS}", "--ckpt-every=2", "--keep-last=1", "--log-every=2", f"--run-dir={run}", "--resume=auto"]
+            f"--steps={STEPS}", "--ckpt-every=2", "--keep-last=1", "--log-every=2", f"--run-dir={run}", "--resume=auto", *more]
 
 
-def train(run, **env):
+def call(words, run, **env):
     env = {**os.environ, "LD_PRELOAD": shim, "FAULT_ROOT": run, **env} if env else os.environ
-    return subprocess.run(command(run), capture_output=True, text=True, env=env, timeout=60)
+    return subprocess.run(words, capture_output=True, text=True, env=env, timeout=60)
+
+
+def train(run, *more, **env):
+    return call(command(run, *more), run, **env)
 
 
 def result(run):
@@ -62,6 +66,28 @@ def main():
     assert first.returncode == 1 and first.stderr.count("error:") == 1, first.stderr
     assert "metrics.jsonl: cannot write: Input/output error; the run ends at step" in first.stderr, first.stderr
     assert os.listdir(f"{hurt}/ckpt") in (["step_00000001"], ["step_00000002"]), os.listdir(f"{hurt}/ckpt")
+    # If the last checkpoint cannot be saved, --out on another disk still has what was learned.
+    last = [each.split()[0] for each in operations if "/ckpt/" in each and each.split()[1] == "mkdir"][-1]
+    shutil.rmtree(hurt)
+    out = f"{folder_}/out.safetensors"
+    first = train(hurt, f"--out={out}", FAULT=f"{last}:enospc")
+    assert first.returncode == 1 and first.stderr.count("error:") == 1, first.stderr
+    assert f"note: saved {out}" in first.stderr, first.stderr
+    assert close(weights(out), expected)
+    # A run without checkpoints that meets a full disk keeps its options, wherever the disk is full.
+    begun, again = f"{folder_}/begun", [tg_run, "train", f"--resume={hurt}"]
+    first = train(begun, FAULT=f"{next(each.split()[0] for each in operations if '/ckpt' in each)}:kill")
+    shutil.rmtree(hurt)
+    shutil.copytree(begun, hurt)
+    os.remove(log)
+    assert call(again, hurt, FAULT_LOG=log).returncode == 0
+    for number in range(1, len(open(log).read().splitlines()) + 1, stride):
+        shutil.rmtree(hurt)
+        shutil.copytree(begun, hurt)
+        call(again, hurt, FAULT=f"{number}:enospc")
+        done = call(again, hurt)
+        assert done.returncode == 0, (number, done.stderr)
+        assert close(result(hurt), expected), number
     print(f"{len(operations)} operations, {sum(ended.values())} faults ({', '.join(sorted(ended))}): all ends are equal")
 
 
