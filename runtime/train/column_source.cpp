@@ -289,14 +289,12 @@ Result<void> checkRows(const std::vector<Column>& columns) {
 
 std::vector<std::string> splitBindings(const std::string& text) {
   std::vector<std::string> out(1);
-  int depth = 0;
-  for (char c : text) {
-    depth += c == '(' || c == '[';
-    depth -= c == ')' || c == ']';
-    if (c == ',' && depth == 0)
+  for (size_t at = 0; at < text.size(); ++at) {
+    const size_t end = text.find_first_of(",=@/[(", at + 1);
+    if (text[at] == ',' && end != std::string::npos && text[end] == '=')
       out.emplace_back();
     else
-      out.back() += c;
+      out.back() += text[at];
   }
   return out;
 }

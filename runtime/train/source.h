@@ -52,7 +52,7 @@ struct SourceOptions {
 /// The number of rows or tokens, of `total`, to keep for evaluation: at least one, but never all.
 int64_t heldOutOf(int64_t total, double fraction);
 
-/// Splits a text such as `x=@x.npy,y=[1,2]` at the commas outside of brackets.
+/// Splits a text such as `x=@a,b.npy,y=[1,2]` at the commas that `NAME=` follows; others belong to a file's name or a list.
 std::vector<std::string> splitBindings(const std::string& text);
 Result<std::unique_ptr<Source>> openColumns(const SourceOptions& options, const Item& func);
 Result<std::unique_ptr<Source>> openText(const SourceOptions& options, const Item& func,

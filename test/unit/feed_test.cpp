@@ -13,6 +13,7 @@
 #include "ir/parser.h"
 #include "runtime/train/feed.h"
 #include "runtime/train/permutation.h"
+#include "runtime/train/source.h"
 #include "test/unit/data_test_support.h"
 
 namespace tg {
@@ -177,6 +178,16 @@ TEST_F(FeedTest, StepsAreFunctionsOfSeedAndStep) {
   EXPECT_EQ(rowsOf((*plain)->batch(2)), (std::vector<int>{4, 5, 6, 7}));
   EXPECT_EQ(rowsOf((*plain)->batch(11)), (std::vector<int>{0, 1, 2, 3}));
   EXPECT_NE((*plain)->fingerprint(), (*one)->fingerprint());
+}
+
+TEST(Bindings, AreSplitAtCommasThatANameFollows) {
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(splitBindings("x=@a,b.npy,y=@y.npy"), (Texts{"x=@a,b.npy", "y=@y.npy"}));
+  EXPECT_EQ(splitBindings("x=@a,b,c.npz:k, %y = [1,2],z=rand(3,4)"),
+            (Texts{"x=@a,b,c.npz:k", " %y = [1,2]", "z=rand(3,4)"}));
+  EXPECT_EQ(splitBindings("x=?x2xf32=@a,b.bin/2,y=2x2xf32=[1,2,3,4]"),
+            (Texts{"x=?x2xf32=@a,b.bin/2", "y=2x2xf32=[1,2,3,4]"}));
+  EXPECT_EQ(splitBindings("x=@a,/b=c.npy"), (Texts{"x=@a,/b=c.npy"}));
 }
 
 TEST_F(FeedTest, StepsAreCountedFromOne) {

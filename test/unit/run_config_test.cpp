@@ -103,6 +103,8 @@ TEST(RunConfig, PathsMeanTheSameInAnyFolder) {
   EXPECT_EQ(fromAnyFolder("data", "val=x=@x.npy,%y=?x2xf32=@d/y.bin/255,z=[1,2],w=rand(3,4)"),
             "val=x=@" + here + "x.npy,%y=?x2xf32=@" + here + "d/y.bin/255,z=[1,2],w=rand(3,4)");
   EXPECT_EQ(fromAnyFolder("data", "text:a,b.txt"), "text:" + here + "a,b.txt");
+  EXPECT_EQ(fromAnyFolder("data", "x=@a,b.npy,y=[1,2],z=@/c,d.npy"),
+            "x=@" + here + "a,b.npy,y=[1,2],z=@/c,d.npy");
   EXPECT_EQ(fromAnyFolder("data", "train=tokens:a.bin,/s/*.bin"), "train=tokens:" + here + "a.bin,/s/*.bin");
   EXPECT_EQ(fromAnyFolder("target", "vulkan-min"), "vulkan-min");
   EXPECT_EQ(fromAnyFolder("target", "t.json"), here + "t.json");

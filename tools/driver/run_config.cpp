@@ -13,6 +13,7 @@
 #include "ir/list_text.h"
 #include "passes/pass.h"
 #include "runtime/train/run_files.h"
+#include "runtime/train/source.h"
 
 namespace tg {
 
@@ -34,18 +35,13 @@ std::string absoluteBindings(const std::string& text) {
   for (const char* role : {"train=", "val="})
     if (text.starts_with(role)) return role + absoluteBindings(text.substr(std::string_view(role).size()));
   if (text.starts_with("text:")) return "text:" + absolutePath(text.substr(5));
-  const bool tokens = text.starts_with("tokens:");
-  std::string out = tokens ? "tokens:" : "";
-  for (size_t begin = out.size(); begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string part = text.substr(begin, end - begin);
-    const size_t at = tokens ? 0 : part.find("=@");
-    const size_t path = tokens ? 0 : at + 2;
-    out += at == std::string::npos ? part : part.substr(0, path) + absolutePath(part.substr(path));
-    if (end < text.size()) out += ',';
-    begin = end + 1;
-  }
-  return out;
+  if (text.starts_with("tokens:"))
+    return "tokens:" + listText(CLI::detail::split(text.substr(7), ','), absolutePath, ",");
+  auto absolute = [](const std::string& part) {
+    const size_t at = part.find("=@");
+    return at == std::string::npos ? part : part.substr(0, at + 2) + absolutePath(part.substr(at + 2));
+  };
+  return listText(splitBindings(text), absolute, ",");
 }
 
 bool isPlain(const std::string& value) {
