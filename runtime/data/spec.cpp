@@ -274,15 +274,15 @@ Result<HostArray> loadAny(const OpenInput& input, const Type& expected) {
 
 }  // namespace
 
-Result<std::pair<std::string, InputSpec>> parseInputSpec(std::string_view text) {
+Result<std::pair<std::string, InputSpec>> parseInputSpec(std::string_view text, std::string_view kind) {
   const size_t equals = text.find('=');
   std::string_view input = trimmed(text.substr(0, equals));
   if (input.starts_with("%")) input.remove_prefix(1);
   if (equals == std::string_view::npos || input.empty())
-    return fail(fmt::format("expected an input as NAME=SOURCE, got '{}'", text));
+    return fail(fmt::format("{} '{}': expected NAME=SOURCE", kind, text));
   InputSpec spec;
   if (auto parsed = parseSource(trimmed(text.substr(equals + 1)), spec); !parsed)
-    return fail(fmt::format("input '{}': {}", input, parsed.error().message()));
+    return fail(fmt::format("{} '{}': {}", kind, input, parsed.error().message()));
   return std::pair(std::string(input), std::move(spec));
 }
 

@@ -128,17 +128,12 @@ std::string difference(const std::string& name, const HostArray& got, const Host
 Result<NamedArrays> expectedOf(const Item& func, const ExecFlags& flags) {
   NamedArrays all;
   for (const std::string& text : flags.expected) {
-    TG_TRY(auto spec, parseInputSpec(text));
+    TG_TRY(auto spec, parseInputSpec(text, "result"));
     for (const auto& result : func.results) {
       if (result.name != spec.first) continue;
-      auto value = load(spec.second, result.type, spec.first);
-      if (value) {
-        all.emplace_back(spec.first, std::move(*value));
-        continue;
-      }
-      const std::string why = value.error().message(), input = fmt::format("input '{}': ", spec.first);
-      return fail(fmt::format("--expected-output={}: {}", text,
-                              why.starts_with(input) ? why.substr(input.size()) : why));
+      auto value = load(spec.second, result.type, spec.first, "result");
+      if (!value) return fail("--expected-output: " + value.error().message());
+      all.emplace_back(spec.first, std::move(*value));
     }
   }
   return all;
@@ -191,7 +186,7 @@ Result<void> checkResults(const Item& func, const ExecFlags& flags) {
   };
   for (const std::string& text : flags.outputs) TG_CHECK(check("--output", outputOf(text).first));
   for (const std::string& text : flags.expected) {
-    TG_TRY(auto spec, parseInputSpec(text));
+    TG_TRY(auto spec, parseInputSpec(text, "result"));
     TG_CHECK(check("--expected-output", spec.first));
   }
   return {};

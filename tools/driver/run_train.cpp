@@ -13,6 +13,7 @@
 #include "runtime/data/file_io.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/train/run_dir.h"
+#include "tools/driver/run_config.h"
 #include "tools/driver/signals.h"
 #include "tools/driver/streams.h"
 #include "tools/driver/train_console.h"
@@ -104,6 +105,8 @@ struct Train : Verb {
   Result<int> prepare(CLI::App& app, OpenTraining& training) {
     flags.quiet = !model.notes;
     TG_CHECK(withCode(exitUsage, checkTrainFlags(model, flags)));
+    if (flags.runDir == "none" && app.count("--metrics") && configOf(app, "--metrics").empty())
+      return usageError("--metrics: --run-dir=none keeps no files");
     TG_TRY(const std::string resume, resumedRun(flags));
     if (!resume.empty()) {
       TG_TRY(const std::optional<int> exit, goOn(app, resume, training));

@@ -69,6 +69,16 @@ static std::string wrongNumber(const CLI::App& app) {
   return "";
 }
 
+/// Finds values of flags other than true and false: CLI11 also accepts numbers, and words such as on.
+static std::string wrongFlag(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options())
+    if (option->get_items_expected_max() == 0)
+      for (const std::string& text : option->results())
+        if (text != "true" && text != "false")
+          return fmt::format("{}={} is neither true nor false", option->get_name(), text);
+  return "";
+}
+
 /// An error if one name is given two values: `--set-dim=time=8 --set-dim=time=16`.
 static std::string nameTwice(const CLI::App& app) {
   for (const char* flag : {"--set-dim", "--set", "--input"}) {
@@ -92,8 +102,9 @@ static Result<void> checkSources(const CLI::App& app) {
     const CLI::Option* option = app.get_option_no_throw(flag);
     return option ? option->results() : std::vector<std::string>();
   };
-  for (const char* flag : {"--input", "--expected-output", "--set"})
-    for (const std::string& text : given(flag)) TG_CHECK(parseInputSpec(text));
+  for (const auto& [flag, kind] : {std::pair("--input", "input"), std::pair("--set", "parameter"),
+                                   std::pair("--expected-output", "result")})
+    for (const std::string& text : given(flag)) TG_CHECK(parseInputSpec(text, kind));
   TG_TRY(const DataFlags data, parseData(given("--data")));
   TG_CHECK(checkBindings(data.train));
   return checkBindings(data.val);
@@ -101,8 +112,8 @@ static Result<void> checkSources(const CLI::App& app) {
 
 /// Finds wrong values that CLI11 accepts. Passes are checked here because plug-ins among the options add more of them.
 static Result<void> checkValues(const CLI::App& app) {
-  if (const std::string wrong = wrongNumber(app); !wrong.empty()) return fail(wrong);
-  if (const std::string wrong = nameTwice(app); !wrong.empty()) return fail(wrong);
+  for (const std::string& wrong : {wrongNumber(app), wrongFlag(app), nameTwice(app)})
+    if (!wrong.empty()) return fail(wrong);
   TG_CHECK(checkSources(app));
   auto given = [&](const char* flag) {
     const CLI::Option* option = app.get_option_no_throw(flag);

@@ -51,8 +51,11 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
       ->check(atLeast(1));
   look("--sample-every", "N", flags.sampleEvery, "steps between texts by @predict, written to samples.jsonl")
       ->check(atLeast(1));
-  look("--sample-prompt", "TEXT", flags.samplePrompt, "prompt of these texts (default: a line break)");
-  look("--sample-tokens", "N", flags.sampleTokens, "tokens to sample (default 200)")->check(atLeast(1));
+  look("--sample-prompt", "TEXT", flags.samplePrompt, "prompt of these texts (default: a line break)")
+      ->needs("--sample-every");
+  look("--sample-tokens", "N", flags.sampleTokens, "tokens to sample (default 200)")
+      ->check(atLeast(1))
+      ->needs("--sample-every");
   look("--metrics", "LIST", flags.metrics, "files of the run: jsonl,csv,tensorboard (default jsonl)");
   look("--progress", "HOW", flags.progress, "auto, bar, plain or none (default: a bar on terminals)")
       ->check(CLI::IsMember({"auto", "bar", "plain", "none"}));

@@ -70,10 +70,12 @@ Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed,
   if (out.steps > kMostSteps)
     return fail(fmt::format("--steps={} is more than {} steps", out.steps, kMostSteps));
   out.steps = (out.steps + stride - 1) / stride * stride;
-  if (flags.evalEvery && !feed.evalBatches())
-    return fail("--eval-every: there is nothing to evaluate on: give --data=val=… or --val-fraction=0.1");
-  if (flags.keepBest && !feed.evalBatches())
-    return fail("--keep-best: there is nothing to evaluate on: give --data=val=… or --val-fraction=0.1");
+  for (const auto& [flag, given] :
+       {std::pair("--eval-every", flags.evalEvery > 0), std::pair("--eval-batches", flags.evalBatches > 0),
+        std::pair("--keep-best", flags.keepBest)})
+    if (given && !feed.evalBatches())
+      return fail(
+          fmt::format("{}: there is nothing to evaluate on: give --data=val=… or --val-fraction=0.1", flag));
   if (auto formats = parseMetricsFormats(flags.metrics); !formats)
     return fail(fmt::format("--metrics={}: {}", flags.metrics, formats.error().message()));
   out.evalEvery = flags.evalEvery;
@@ -135,7 +137,7 @@ Result<void> checkSameData(const std::string& run, const TrainFlags& flags, cons
 
 Result<void> setParams(Session& session, const std::vector<std::string>& specs) {
   for (const std::string& text : specs) {
-    TG_TRY(auto spec, parseInputSpec(text));
+    TG_TRY(auto spec, parseInputSpec(text, "parameter"));
     const Item* param = nullptr;
     std::string known;
     for (const Item* each : session.module()->all(ItemKind::param)) {
@@ -157,7 +159,7 @@ Result<void> checkSampling(const Module& source, const Feed& feed, const TrainFl
   if (!feed.vocabulary()) return of("only data of a text (text:FILE) says what tokens stand for");
   auto ids = feed.vocabulary()->encode(flags.samplePrompt);
   if (!ids) return fail("--sample-prompt: " + ids.error().message());
-  return ids->empty() ? fail("--sample-prompt: the prompt is empty") : Result<void>();
+  return ids->empty() ? usageError("--sample-prompt: the prompt is empty") : Result<void>();
 }
 
 Result<void> openSampler(const TrainFlags& flags, uint64_t seed, OpenTraining& out) {

@@ -92,7 +92,7 @@ def texts(affine):
         "nul.toml": "steps=2\nseed=\0\n",
         "syntax.toml": '[[[\n=\n',
         "broken.json": '{"name": ', "numbers.json": '[{"model": "mlp", "device": 5}]',
-        "size.json": '{"name": "x", "bindings": 0}', "passes.toml": 'pipeline = "append-gard"\n',
+        "none.results.json": "[]", "size.json": '{"name": "x", "bindings": 0}', "passes.toml": 'pipeline = "append-gard"\n',
         "field.json": '{"nmae": "x"}',
     }
 
