@@ -18,14 +18,14 @@ static Error cannot(const char* what, const std::string& name) {
 
 Result<std::string> readText(int file, const std::string& name) {
   std::string text;
-  char buffer[65536];
+  std::string buffer(65536, 0);
   for (;;) {
-    const ssize_t count = ::read(file, buffer, sizeof buffer);
+    const ssize_t count = ::read(file, buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return cannot("read", name);
     if (count == 0) break;
     const size_t before = text.size();
-    text.append(buffer, static_cast<size_t>(count));
+    text.append(buffer, 0, static_cast<size_t>(count));
     // Checked while reading: /dev/zero has no end.
     if (const size_t zero = text.find('\0', before); zero != std::string::npos)
       return fail(fmt::format("{} is not text: byte {} is zero", name, zero));
