@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON as text.
+// JSON as text, and text as JSON.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace tg {
 
@@ -11,6 +12,22 @@ namespace tg {
 template <class Json>
 std::string jsonText(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+/// The nlohmann JSON value of a text; a discarded one if the text is not JSON, or nests so deeply that copying or
+/// printing the value, which recurse, would exceed the stack.
+template <class Json>
+Json parseJson(std::string_view text) {
+  constexpr int kDeepest = 100;
+  bool deep = false;
+  Json json = Json::parse(
+      text,
+      [&](int depth, auto, const Json&) {
+        deep = deep || depth > kDeepest;
+        return depth <= kDeepest;
+      },
+      /*allow_exceptions=*/false);
+  return deep ? Json(Json::value_t::discarded) : json;
 }
 
 }  // namespace tg

@@ -252,7 +252,8 @@ Result<Target> targetFromJson(std::string_view text, std::string_view file) {
     using T = std::decay_t<decltype(member)>;
     auto expect = [&](bool fits, const char* what) {
       if (!fits && wrong.empty())
-        wrong = fmt::format("member '{}' is {}: expected {}", name, jsonText(*it), what);
+        wrong = fmt::format("member '{}': expected {}{}", name, what,
+                            it->is_structured() ? "" : ", not " + jsonText(*it));
       return fits;
     };
     if constexpr (isShapes<T>) {

@@ -151,8 +151,7 @@ std::optional<MatrixFigures> readMatrixFigures(const std::string& file) {
   if (file.empty() || !std::filesystem::is_regular_file(file, absent)) return {};
   auto bytes = readFile(file);
   if (!bytes) return {};
-  const auto* text = reinterpret_cast<const char*>(bytes->data());
-  const Json json = Json::parse(text, text + bytes->size(), nullptr, false);
+  const Json json = parseJson<Json>({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
   if (!json.is_object() || json.value("kernels", Json()) != Json(kKernels)) return {};
   MatrixFigures out;
   for (const auto& [key, figure] :

@@ -172,7 +172,7 @@ Result<BundleCheck> checkBundle(const std::string& path) {
   TG_TRY(const auto bytes, readFile(file));
   BundleCheck out;
   out.manifest.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const Json manifest = Json::parse(out.manifest, nullptr, false);
+  const Json manifest = parseJson<Json>(out.manifest);
   if (member(manifest, "format") == 1)
     return fail(fmt::format("{}: it is of format 1, which has no hash of its own; export it again", file));
   if (!hashesItself(out.manifest))

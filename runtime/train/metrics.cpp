@@ -108,7 +108,7 @@ class OwnLine {
 
 /// The step, time and named values of a line; nothing if it is not a row.
 std::optional<MetricRow> parseJsonRow(std::string_view line) {
-  Json json = Json::parse(line, nullptr, false);
+  Json json = parseJson<Json>(line);
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return {};
   MetricRow row;
   for (const auto& [name, value] : json.items()) {

@@ -51,7 +51,7 @@ Result<std::optional<std::string>> readIfThere(const std::string& path) {
 Result<Json> readJson(const std::string& path) {
   TG_TRY(std::optional<std::string> text, readIfThere(path));
   if (!text) return Json();
-  Json json = Json::parse(*text, nullptr, false);
+  Json json = parseJson<Json>(*text);
   if (!json.is_object()) return fail(fmt::format("{}: expected a JSON object", path));
   return json;
 }
@@ -71,7 +71,7 @@ Result<Json> readLines(const std::string& path, size_t limit, size_t& count) {
   }
   count = all.size();
   for (size_t i = count - std::min(count, limit); i < count; ++i) {
-    Json line = Json::parse(all[i], nullptr, false);
+    Json line = parseJson<Json>(all[i]);
     if (!line.is_object()) return fail(fmt::format("{}:{}: expected a JSON object", path, i + 1));
     lines.push_back(std::move(line));
   }

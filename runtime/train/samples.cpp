@@ -38,7 +38,7 @@ Result<KeptRows> keptRows(const std::string& path, int64_t lastStep, DamagedRows
     const size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view line = text.substr(begin, end - begin);
     ++number;
-    const Json row = Json::parse(line, nullptr, false);
+    const Json row = parseJson<Json>(line);
     const bool good = row.is_object() && row.contains("step") && row["step"].is_number_integer();
     if (!good) damaged.add(number);
     if (good && row["step"].get<int64_t>() <= lastStep) {

@@ -147,7 +147,7 @@ std::string stateToJson(const TrainState& state) {
 }
 
 Result<TrainState> stateFromJson(std::string_view text, const std::string& where) {
-  const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const json object = parseJson<json>(text);
   if (!object.is_object()) return fail(fmt::format("{}: expected a JSON object", where));
   TrainState state;
   Members members(object);

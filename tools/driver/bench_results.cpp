@@ -119,7 +119,7 @@ Json compileSplit(double parse, const std::vector<std::pair<std::string, double>
 }
 
 static Result<Json> parseResults(const std::string& text, const std::string& path) {
-  Json rows = Json::parse(text, nullptr, false);
+  Json rows = parseJson<Json>(text);
   auto isText = [](const Json& row, const char* key) { return !row.contains(key) || row[key].is_string(); };
   bool good = rows.is_array() && !rows.empty() && std::all_of(rows.begin(), rows.end(), [&](const Json& row) {
                 return row.is_object() && row.contains("model") && isText(row, "model") &&

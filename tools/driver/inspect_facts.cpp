@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/json_text.h"
 #include "ir/parser.h"
 #include "ir/verify.h"
 #include "runtime/bundle/bundle.h"
@@ -102,7 +103,7 @@ Result<Facts> moduleOf(const std::string& path) {
 
 Result<Facts> bundleFacts(const std::string& path) {
   TG_TRY(BundleCheck check, checkBundle(path));
-  const Facts manifest = Facts::parse(check.manifest, nullptr, false);
+  const Facts manifest = parseJson<Facts>(check.manifest);
   Facts out = {{"kind", "bundle"}, {"path", path}, {"damage", check.damage}};
   for (const char* key : {"name", "entry", "version", "target", "inputs", "results", "needs"})
     out[key] = manifest.value(key, Facts());
@@ -192,7 +193,7 @@ Result<void> addCheckpoints(const std::string& run, Facts& out) {
 Result<Facts> envOf(const std::string& file) {
   TG_CHECK(expectFile(file));
   TG_TRY(const std::string text, readInput(file));
-  Facts env = Facts::parse(text, nullptr, false);
+  Facts env = parseJson<Facts>(text);
   return env.is_object() ? Result<Facts>(std::move(env))
                          : fail(fmt::format("{}: expected a JSON object", file));
 }

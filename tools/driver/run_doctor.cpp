@@ -34,7 +34,7 @@ struct Patient {
 
 /// Reads the JSON of a target, or of an entry of `tg-run devices --json`, which also has the memory.
 Result<Patient> patientOfJson(const std::string& text, const std::string& file) {
-  Json json = Json::parse(text, nullptr, false);
+  Json json = parseJson<Json>(text);
   if (json.is_array() && json.size() == 1) json = Json(json[0]);
   if (json.is_array())
     return fail(fmt::format("{}: {} devices where one is wanted; keep one of the list", file, json.size()));

@@ -153,7 +153,7 @@ Result<Json> earlierEnv(OpenTraining& training) {
   std::error_code error;
   if (!training.resumed || !fs::exists(fs::symlink_status(file, error))) return Json();
   auto text = readInput(file);
-  Json env = text ? Json::parse(*text, nullptr, false) : Json();
+  Json env = text ? parseJson<Json>(*text) : Json();
   if (env.is_object()) return env;
   TG_TRY(std::string aside, setAside(file));
   training.notes.push_back(
