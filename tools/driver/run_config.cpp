@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <set>
-#include <sstream>
 
 #include <fmt/format.h>
 
@@ -14,6 +13,7 @@
 #include "passes/pass.h"
 #include "runtime/train/run_files.h"
 #include "runtime/train/source.h"
+#include "tools/driver/io.h"
 
 namespace tg {
 
@@ -250,12 +250,12 @@ class RunConfigFormat : public CLI::Config {
   std::string to_config(const CLI::App* app, bool, bool, std::string) const override {
     return configText(*app, "-");
   }
-  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+  std::vector<CLI::ConfigItem> from_config(std::istream&) const override {
     const std::string file = app_.get_config_ptr()->as<std::string>();
-    std::ostringstream text;
-    text << input.rdbuf();
-    if (auto whole = configHashes(text.str(), file); !whole) refuse(whole.error());
-    auto entries = parseConfig(text.str(), file);
+    const auto text = readInput(file);  // not from the stream, which may have no end: /dev/zero
+    if (!text) refuse(text.error());
+    if (auto whole = configHashes(*text, file); !whole) refuse(whole.error());
+    auto entries = parseConfig(*text, file);
     if (!entries) refuse(entries.error());
     std::vector<CLI::ConfigItem> out;
     for (ConfigEntry& entry : *entries) {

@@ -25,7 +25,6 @@ Result<Vocabulary> vocabularyOf(const std::string& path) {
 
 /// An error if the vocabulary lacks a byte of the prompt; it says what to type.
 Result<void> checkPrompt(const Vocabulary& vocabulary, const std::string& prompt, bool given) {
-  if (prompt.empty()) return usageError("--prompt: the prompt is empty, and the model continues a text");
   auto known = vocabulary.check(prompt);
   if (known) return {};
   std::string bytes = vocabulary.printable();

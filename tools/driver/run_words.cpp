@@ -12,6 +12,7 @@
 #include "runtime/train/feed.h"
 #include "tools/driver/cli.h"
 #include "tools/driver/io.h"
+#include "tools/driver/run_config.h"
 #include "tools/driver/run_setup.h"
 #include "tools/driver/train_flags.h"
 
@@ -79,6 +80,16 @@ static std::string wrongFlag(const CLI::App& app) {
   return "";
 }
 
+/// An option whose value is an empty word, as a shell makes it of an unset variable: `--out "$OUT"`. A run's config.toml
+/// may hold one.
+static std::string emptyValue(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& text : option->results())
+      if (text.empty() && configOf(app, option->get_name()).empty())
+        return fmt::format("{} has no value", option->get_name());
+  return "";
+}
+
 /// An error if one name is given two values: `--set-dim=time=8 --set-dim=time=16`.
 static std::string nameTwice(const CLI::App& app) {
   for (const char* flag : {"--set-dim", "--set", "--input"}) {
@@ -112,7 +123,7 @@ static Result<void> checkSources(const CLI::App& app) {
 
 /// Finds wrong values that CLI11 accepts. Passes are checked here because plug-ins among the options add more of them.
 static Result<void> checkValues(const CLI::App& app) {
-  for (const std::string& wrong : {wrongNumber(app), wrongFlag(app), nameTwice(app)})
+  for (const std::string& wrong : {emptyValue(app), wrongNumber(app), wrongFlag(app), nameTwice(app)})
     if (!wrong.empty()) return fail(wrong);
   TG_CHECK(checkSources(app));
   auto given = [&](const char* flag) {
@@ -139,14 +150,14 @@ static std::string givenTwice(const CLI::App& app, const Arguments& args) {
   return "";
 }
 
-/// The first option with nothing after its '=', or "". CLI11 would take the next word as its value.
+/// The first option with nothing after its '=', or "". CLI11 would take the next word as its value, or none.
 static std::string withoutValue(const CLI::App& app, const Arguments& args) {
   for (const std::string& word : args) {
     if (word == "--") break;
     if (!word.starts_with("--") || !word.ends_with('=')) continue;
     const std::string flag = word.substr(0, word.size() - 1);
     const CLI::Option* option = app.get_option_no_throw(flag);
-    if (option && option->get_items_expected_max() > 0) return flag;
+    if (option) return flag;
   }
   return "";
 }

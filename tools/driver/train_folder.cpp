@@ -213,15 +213,8 @@ TypedOptions typedOptions(const CLI::App& app) {
 Arguments overRunConfig(const std::string& run, const TypedOptions& typed) {
   Arguments words = {"--config=" + RunDir{run}.config()};
   for (const auto& [name, values] : typed)
-    for (const std::string& value : values) {
-      if (name == "FILE") {
-        words.push_back(value);
-      } else if (value.empty()) {
-        words.insert(words.end(), {"--" + name, value});
-      } else {
-        words.push_back(fmt::format("--{}={}", name, value));
-      }
-    }
+    for (const std::string& value : values)
+      words.push_back(name == "FILE" ? value : fmt::format("--{}={}", name, value));
   return words;
 }
 

@@ -157,9 +157,8 @@ Result<void> checkSampling(const Module& source, const Feed& feed, const TrainFl
   auto of = [](const std::string& why) { return fail("--sample-every: " + why); };
   if (auto found = predictor(source); !found) return of(found.error().message());
   if (!feed.vocabulary()) return of("only data of a text (text:FILE) says what tokens stand for");
-  auto ids = feed.vocabulary()->encode(flags.samplePrompt);
-  if (!ids) return fail("--sample-prompt: " + ids.error().message());
-  return ids->empty() ? usageError("--sample-prompt: the prompt is empty") : Result<void>();
+  auto known = feed.vocabulary()->check(flags.samplePrompt);
+  return known ? known : fail("--sample-prompt: " + known.error().message());
 }
 
 Result<void> openSampler(const TrainFlags& flags, uint64_t seed, OpenTraining& out) {
