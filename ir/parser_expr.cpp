@@ -63,9 +63,12 @@ Result<Operand> Parser::operandOrExpression(int depth) {
 Result<Operand> Parser::expression(int depth, int least) {
   if (depth > kMaxNesting) return errorHere("operands are nested too deeply");
   TG_TRY(Operand left, unary(depth));
-  for (;;) {
+  for (int terms = 1;; ++terms) {
     const Infix* infix = peekInfix();
     if (!infix || infix->precedence < least) return left;
+    // A grid stays an expression, in which each term of a chain nests the ones before it.
+    if (expressions_ == Expressions::grid && depth + terms > kMaxNesting)
+      return errorHere("operands are nested too deeply");
     const Loc loc = here();
     lex_.rewind(lex_.peek().offset + static_cast<uint32_t>(infix->text.size()));
     if (infix->precedence <= 2) {
