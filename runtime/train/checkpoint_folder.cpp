@@ -82,6 +82,11 @@ std::string temporaryPath(const std::string& parent, const std::string& name) {
   return fmt::format("{}/{}{}-{}.{}", parent, kTemporary, name, ::getpid(), counter++);
 }
 
+/// The last line of COMPLETE, after these.
+std::string endLine(std::string_view text) {
+  return fmt::format("end {:016x}\n", XXH3_64bits(text.data(), text.size()));
+}
+
 }  // namespace
 
 std::string formatComplete(const FileDigests& files) {
@@ -92,17 +97,15 @@ std::string formatComplete(const FileDigests& files) {
     total += digest.bytes;
   }
   text += fmt::format("total {}\n", total);
-  return text + fmt::format("end {:016x}\n", XXH3_64bits(text.data(), text.size()));
+  return text + endLine(text);
 }
 
 Result<FileDigests> parseComplete(std::string_view text) {
   const auto broken = [](std::string_view why) { return fail(fmt::format("{} {}", kCompleteFile, why)); };
   const size_t last = text.rfind("end ");
-  uint64_t hash = 0;
-  if (last == std::string_view::npos || !text.ends_with('\n') ||
-      !parseNumber(text.substr(last + 4, text.size() - last - 5), hash, 16))
+  if (last == std::string_view::npos || !text.ends_with('\n'))
     return broken("is cut off or not of this program");
-  if (XXH3_64bits(text.data(), last) != hash) return broken("was changed");
+  if (text.substr(last) != endLine(text.substr(0, last))) return broken("was changed");
   text = text.substr(0, last);
   if (nextLine(text) != kTitle) return broken("is of another version of this program");
   FileDigests files;

@@ -59,7 +59,9 @@ class CommandLine {
     app_.add_option(flag, into, help)->option_text(value)->group("Output and checks");
   }
   void toggle(const std::string& flag, bool& into, const std::string& help) {
-    app_.add_flag(flag, into, help)->group("Output and checks");
+    app_.add_flag(flag, into, help)->group("Output and checks")->check([](const std::string& value) {
+      return value == "true" || value == "false" ? "" : value + " is neither true nor false";
+    });
   }
   void keepEmptyValues(std::vector<std::string>& args) const;
   Result<void> collectPasses();
