@@ -248,9 +248,11 @@ struct Bench : Verb {
     app.add_flag("--compile", flags.compile, "also time compiling, with empty and then with full caches");
     app.add_option("--results", flags.results, "add the results to this JSON file")->option_text("FILE");
     app.add_option("--table", flags.table, "measure nothing; print a file of --results as a table")
-        ->option_text("FILE");
+        ->option_text("FILE")
+        ->excludes("--results");
     app.add_option("--against", flags.against, "with --table: print ratios to the results of this file")
-        ->option_text("FILE");
+        ->option_text("FILE")
+        ->needs("--table");
   }
   Result<int> printTable() {
     TG_TRY(const auto rows, readResults(flags.table));
@@ -292,7 +294,6 @@ struct Bench : Verb {
   }
   Result<int> run(CLI::App& app, const Arguments&) override {
     if (!flags.table.empty()) return printTable();
-    if (!flags.against.empty()) return usageError("--against goes with --table");
     TG_CHECK(judgeResults());
     TG_TRY(std::unique_ptr<Module> module, loadModel(app, model, kTrain));
     TG_TRY(const Inputs inputs, randomInputs(*module->func(kTrain)));

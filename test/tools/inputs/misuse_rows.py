@@ -425,6 +425,8 @@ OTHER_VERBS = [
         r"broken\.json holds no results of tg-run bench --results"),
     Row("bench's results have a number for a device", ["bench", "--table=numbers.json"], INPUT,
         r"numbers\.json holds no results of tg-run bench --results"),
+    Row("bench measures nothing and adds it", ["bench", "mlp", "--table=x.json", "--results=x.json"], USAGE,
+        r"--table excludes --results|--results excludes --table"),
     Row("bench's results are none", ["bench", "--table=none.results.json"], INPUT,
         r"none\.results\.json holds no results of tg-run bench --results"),
     Row("bench adds to an array", ["bench", "mlp", "--device=99", "--results=x.npy"], USAGE,
