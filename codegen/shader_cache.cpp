@@ -57,6 +57,8 @@ std::string ShaderCache::path(const std::string& key) const { return folder_ + "
 std::optional<std::vector<uint32_t>> ShaderCache::load(const std::string& key) const {
   if (folder_.empty()) return {};
   std::string file = path(key);
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored)) return {};  // to open a pipe would wait for a writer
   std::ifstream in(file, std::ios::binary | std::ios::ate);
   if (!in) return {};
   auto size = static_cast<uint64_t>(in.tellg());
@@ -68,7 +70,6 @@ std::optional<std::vector<uint32_t>> ShaderCache::load(const std::string& key) c
   std::vector<uint32_t> words(header.bytes / sizeof(uint32_t));
   in.read(reinterpret_cast<char*>(words.data()), static_cast<std::streamsize>(header.bytes));
   if (!in || checksum(key, words) != header.checksum) return {};
-  std::error_code ignored;
   auto now = Clock::now();
   if (fs::last_write_time(file, ignored) + kHour < now) fs::last_write_time(file, now, ignored);
   return words;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 
@@ -29,29 +28,18 @@ struct FileHeader {
   uint64_t checksum;
 };
 
-std::vector<char> readAll(const std::string& path) {
-  // Returns nothing for a folder, or for a file that cannot be read.
-  std::error_code error;
-  const uintmax_t size = std::filesystem::file_size(path, error);
-  std::vector<char> bytes(error ? 0 : size);
-  std::ifstream in(path, std::ios::binary);
-  in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<size_t>(in.gcount()));
-  return bytes;
-}
-
-/// The driver's part of a file, or empty if the file is damaged.
-std::span<const char> payload(const std::vector<char>& file) {
+/// The driver's part of a file, or empty if the file is damaged or cannot be read.
+std::span<const std::byte> payload(const Result<std::vector<std::byte>>& file) {
   FileHeader header;
-  if (file.size() < sizeof header) return {};
-  std::memcpy(&header, file.data(), sizeof header);
-  std::span<const char> data(file.data() + sizeof header, file.size() - sizeof header);
+  if (!file || file->size() < sizeof header) return {};
+  std::memcpy(&header, file->data(), sizeof header);
+  const std::span<const std::byte> data = std::span(*file).subspan(sizeof header);
   if (std::memcmp(header.magic, magic, sizeof magic) || header.bytes != data.size()) return {};
   if (XXH3_64bits(data.data(), data.size()) != header.checksum) return {};
   return data;
 }
 
-bool madeBy(const Probe& probe, std::span<const char> data) {
+bool madeBy(const Probe& probe, std::span<const std::byte> data) {
   VkPipelineCacheHeaderVersionOne header;
   if (data.size() < sizeof header) return false;
   std::memcpy(&header, data.data(), sizeof header);
@@ -68,8 +56,8 @@ Result<bool> Device::loadCache(const std::string& path) {
   std::error_code absent;
   if (const uintmax_t bytes = std::filesystem::file_size(path, absent); absent || bytes > mostBytes)
     return false;
-  const std::vector<char> file = readAll(path);
-  const std::span<const char> data = payload(file);
+  const auto file = readFile(path);
+  const std::span<const std::byte> data = payload(file);
   if (!madeBy(state_->probe, data)) return false;
   const VolkDeviceTable& vk = state_->vk();
   auto info = typed<VkPipelineCacheCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO);
@@ -89,8 +77,9 @@ Result<bool> Device::loadCache(const std::string& path) {
 }
 
 Result<void> Device::saveCache(const std::string& path) {
+  TG_CHECK(expectFile(path));
   const VolkDeviceTable& vk = state_->vk();
-  std::vector<char> data;
+  std::vector<std::byte> data;
   VkResult result = VK_INCOMPLETE;
   while (result == VK_INCOMPLETE) {
     size_t size = 0;
@@ -102,15 +91,15 @@ Result<void> Device::saveCache(const std::string& path) {
   }
   if (result != VK_SUCCESS) return state_->failure(result, "reading the pipeline cache");
 
-  const std::vector<char> before = readAll(path);
-  const std::span<const char> kept = payload(before);
+  const auto before = readFile(path);
+  const std::span<const std::byte> kept = payload(before);
   if (std::equal(kept.begin(), kept.end(), data.begin(), data.end())) return {};
 
   FileHeader header{{}, data.size(), XXH3_64bits(data.data(), data.size())};
   std::memcpy(header.magic, magic, sizeof magic);
   TG_TRY(AtomicFile out, AtomicFile::create(path));
   TG_CHECK(out.write(std::as_bytes(std::span(&header, 1))));
-  TG_CHECK(out.write(std::as_bytes(std::span(data))));
+  TG_CHECK(out.write(data));
   return out.commit();
 }
 
