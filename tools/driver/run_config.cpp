@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <istream>
 #include <set>
 
 #include <fmt/format.h>
@@ -13,7 +14,6 @@
 #include "passes/pass.h"
 #include "runtime/train/run_files.h"
 #include "runtime/train/source.h"
-#include "tools/driver/io.h"
 
 namespace tg {
 
@@ -250,12 +250,13 @@ class RunConfigFormat : public CLI::Config {
   std::string to_config(const CLI::App* app, bool, bool, std::string) const override {
     return configText(*app, "-");
   }
-  std::vector<CLI::ConfigItem> from_config(std::istream&) const override {
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
     const std::string file = app_.get_config_ptr()->as<std::string>();
-    const auto text = readInput(file);  // not from the stream, which may have no end: /dev/zero
-    if (!text) refuse(text.error());
-    if (auto whole = configHashes(*text, file); !whole) refuse(whole.error());
-    auto entries = parseConfig(*text, file);
+    std::string text;
+    std::getline(input, text, '\0');  // /dev/zero has no end
+    if (!input.eof()) refuse(fail(fmt::format("{} is not text: byte {} is zero", file, text.size())));
+    if (auto whole = configHashes(text, file); !whole) refuse(whole.error());
+    auto entries = parseConfig(text, file);
     if (!entries) refuse(entries.error());
     std::vector<CLI::ConfigItem> out;
     for (ConfigEntry& entry : *entries) {
