@@ -44,10 +44,10 @@ bool same(const Operand& a, const Operand& b) {
 void nameSelect(Op& select) {
   const Type& type = select.result()->type;
   const Op* test = select.operands[0].value ? select.operands[0].value->def : nullptr;
-  if (!test || isFloat(type.dtype) || type.dtype == DType::i1 || test->numOperands() != 2) return;
-  if (operandType(*test, test->operands[0]) != type || operandType(*test, test->operands[1]) != type) return;
+  if (!test || isFloat(type.dtype) || type.dtype == DType::i1) return;
   bool less = test->code == Opcode::k_lt || test->code == Opcode::k_le;
   if (!less && test->code != Opcode::k_gt && test->code != Opcode::k_ge) return;
+  if (operandType(*test, test->operands[0]) != type || operandType(*test, test->operands[1]) != type) return;
   // If the condition holds, low <= high; otherwise high <= low.
   const Operand low = test->operands[less ? 0 : 1], high = test->operands[less ? 1 : 0];
   const Operand then = select.operands[1], otherwise = select.operands[2];
