@@ -194,9 +194,20 @@ KV KernelBuilder::select(const KV& cond, const KV& a, const KV& b) {
   return op(Opcode::k_select, {cond, a, b}, a.type.dtype);
 }
 
+/// An integer that rounds to the same bf16 and, unlike those from 2^24 on, is exact in f32: the last 8 bits of these
+/// become one, set if any of them is.
+static KV exactForBf16(KernelBuilder& b, const KV& x) {
+  auto number = [&](int64_t value) { return literalOf(static_cast<uint32_t>(value), x.type.dtype); };
+  const KV last = b.op(Opcode::k_and, {x, number(255)}), carry = b.add(last, number(255));
+  const KV shorter = b.op(Opcode::k_and, {b.op(Opcode::k_or, {x, carry}), number(-256)});
+  return b.select(b.op(Opcode::k_lt, {b.op(Opcode::k_abs, {x}), number(1 << 24)}), x, shorter);
+}
+
 KV KernelBuilder::cast(const KV& x, DType dtype) {
   const DType to = computeType(dtype);
-  if (x.isLiteral() && x.type.dtype == to) return literal(dtype, x.number);
+  if (x.isLiteral() && isFloat(to)) return literal(dtype, x.number);
+  if (dtype == DType::bf16 && x.type.dtype != DType::f32 && x.type.dtype != DType::i1)
+    return cast(cast(exactForBf16(*this, x), to), dtype);
   if (x.isLiteral()) {
     const std::array<uint32_t, 1> word = {wordOf(x)};
     return literal(dtype, literalOf(*kernelWord(Opcode::k_cast, x.type.dtype, to, word), to).number);
