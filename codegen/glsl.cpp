@@ -3,6 +3,8 @@
 // arithmetic in glsl_expr.cpp.
 #include "codegen/glsl.h"
 
+#include <algorithm>
+
 #include "codegen/features.h"
 #include "codegen/glsl_coopmat.h"
 #include "codegen/glsl_printer.h"
@@ -131,7 +133,7 @@ std::string GlslPrinter::expression(const Op& op) {
     if (type.isCoopmat()) type = Type::scalar(type.dtype);  // of each element
     std::string text = operandText(operand, type);
     if (!operand.isLiteral() && operand.value->type.isCoopmat()) text += "[e]";
-    operands.push_back({std::move(text), type, literalOf(operand)});
+    operands.push_back({std::move(text), type, literalOf(operand), foreseen_.contains(operand.value)});
   }
   return glslExpression(op, operands, helpers_);
 }
@@ -229,9 +231,35 @@ void GlslPrinter::loop(const Op& op) {
   main_.add("}}");
 }
 
+/// Notes values that a driver may compute ahead: from literals, from indices of short loops, which it may unroll, and
+/// from what such loops carry into their first iteration. Vectors of one float literal are not among them: tiles are
+/// padded by them.
+void GlslPrinter::foresee(const Op& op) {
+  auto known = [&](const Operand& x) { return x.isLiteral() || foreseen_.contains(x.value); };
+  const auto& in = op.operands;
+  if (op.code == Opcode::k_for) {
+    constexpr int64_t kLong = 64;  // trips
+    const auto [from, to, step] = rangeOf(op);
+    const bool counted = from.isLiteral() && to.isLiteral() && step.isLiteral();
+    if (!counted || (to.integer - from.integer > kLong * step.integer && !op.flag("unroll"))) return;
+    foreseen_.insert(in[0].value);
+    for (const Operand& carried : iterArgs(op))
+      if (known(carried.items[0])) foreseen_.insert(carried.value);
+    return;
+  }
+  const KernelSemantics& row = semantics(op.code);
+  const bool computed = row.effect == KernelEffect::pure && row.uniform == KernelUniform::ofOperands;
+  auto repeats = [&](const Operand& x) { return x.isLiteral() && x.number() == in[0].number(); };
+  const bool padding = op.code == Opcode::k_vec && isFloat(op.result()->type.dtype) &&
+                       std::all_of(in.begin(), in.end(), repeats);
+  if (!computed || in.empty() || padding) return;
+  if (std::all_of(in.begin(), in.end(), known)) foreseen_.insert(op.result());
+}
+
 void GlslPrinter::op(const Op& op) {
   using enum KernelOp;
   main_.op = &op;
+  foresee(op);
   auto id = [&](const char* builtin) {
     define(op, fmt::format("{}.{}", builtin, glslLane(op.operands[0].integer)));
   };

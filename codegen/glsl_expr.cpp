@@ -83,11 +83,20 @@ class Expression {
     const Operand* literal = operands_[index].literal;
     return literal && isFloat(type(index).dtype) && literal->number() == 0;
   }
-  /// A helper of kind `kind` over operand `index`, for an operation with a literal zero; operand `zero` gives its
-  /// sign.
+  /// A helper of kind `kind` over operand `index`, for an operation in which operand `zero` is zero; a literal gives
+  /// its sign.
   std::string ofZero(const char* kind, int zero, int index) {
-    const bool negative = std::signbit(operands_[zero].literal->number());
+    const bool negative = isZero(zero) && std::signbit(operands_[zero].literal->number());
     return fmt::format("{}{}({})", negative ? "-" : "", helpers_.need(kind, type_), wide(index));
+  }
+  /// `other`; or `ofZero(kind, zero, index)` and `rest`, if a driver may compute operand `zero` ahead and find that it
+  /// is 0.
+  std::string unlessZero(int zero, const char* kind, int index, const std::string& other,
+                         const std::string& rest = "") {
+    if (!operands_[zero].foreseen || operands_[zero].literal || !isFloat(dtype())) return other;
+    const std::string then = ofZero(kind, zero, index) + rest;
+    if (lanes_ == 1) return fmt::format("{} != 0.0 ? {} : {}", text(zero), other, then);
+    return fmt::format("mix({}, {}, notEqual({}, {}(0.0)))", then, other, wide(zero), glslType(type_));
   }
   /// A call of a helper function over the result's type.
   std::string helper(const char* kind) { return call(helpers_.need(kind, type_)); }
@@ -125,17 +134,19 @@ std::string Expression::call(std::string_view function) const {
   return out + ")";
 }
 
-/// Some drivers fold x·0, 0/x and x/0 to 0 whatever x is, which is wrong for infinities and NaN.
+/// Some drivers fold x·0, 0/x and x/0 to 0 whatever x is, which is wrong for infinities and NaN. They also do so if
+/// they compute the 0 themselves, from the index of a loop that they unroll, say.
 std::string Expression::times() {
   for (int index : {0, 1})
     if (isZero(index)) return ofZero("ZeroTimes", index, 1 - index);
-  return infix("*");
+  return unlessZero(0, "ZeroTimes", 1, unlessZero(1, "ZeroTimes", 0, infix("*")));
 }
 
 std::string Expression::fused() {
   for (int index : {0, 1})
     if (isZero(index)) return fmt::format("{} + {}", ofZero("ZeroTimes", index, 1 - index), wide(2));
-  return call("fma");
+  const std::string rest = " + " + wide(2);
+  return unlessZero(0, "ZeroTimes", 1, unlessZero(1, "ZeroTimes", 0, call("fma"), rest), rest);
 }
 
 std::string Expression::divide(const char* kind, const char* sign) {
@@ -143,8 +154,8 @@ std::string Expression::divide(const char* kind, const char* sign) {
   if (isZero(1)) return ofZero("OverZero", 1, 0);
   const Operand* by = operands_[1].literal;
   bool harmless = by && by->number() != 0 && (dtype() == DType::u32 || (by->number() > 0 && *sign == '/'));
-  if (isFloat(dtype()) || harmless) return infix(sign);
-  return eachLane(kind);
+  if (isFloat(dtype())) return unlessZero(1, "OverZero", 0, unlessZero(0, "ZeroOver", 1, infix(sign)));
+  return harmless ? infix(sign) : eachLane(kind);
 }
 
 /// A helper over two scalars, called lane by lane.

@@ -40,6 +40,7 @@ struct GlslOperand {
   std::string text;
   Type type;
   const Operand* literal = nullptr;  ///< the literal that the operand has in every lane, if any
+  bool foreseen = false;             ///< a driver may compute it ahead (GlslPrinter::foresee)
 };
 
 /// The expression of a pure op over printed operands. Empty for ops that are no arithmetic (memory, control flow,

@@ -140,17 +140,19 @@ std::string eachLane(const char* function, const Type& from, const Type& to) {
                      lanes);
 }
 
-// Rounds towards zero and clamps to the type; NaN gives 0. GLSL's own conversion is undefined out of range. A float from
-// 2^24 on is even, and its half is converted: Mesa takes uint(float(n)) for n, although float(n) may be rounded.
+// Rounds towards zero and clamps to the type; NaN gives 0. GLSL's own conversion is undefined out of range. A float
+// from 2^24 on is even, and its half is converted: Mesa takes uint(float(n)) for n, although float(n) may be rounded.
 constexpr const char* kToInt = R"(int tgToInt(float x) {
+  precise float part = 0.5 * x;
   if (x >= 2147483648.0) return 2147483647;
-  if (x >= -2147483648.0) return abs(x) < 16777216.0 ? int(x) : 2 * int(0.5 * x);
+  if (x >= -2147483648.0) return abs(x) < 16777216.0 ? int(x) : 2 * int(part);
   return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u ? 0 : int(0x80000000u);
 }
 )";
 constexpr const char* kToUint = R"(uint tgToUint(float x) {
+  precise float part = 0.5 * x;
   if (x >= 4294967296.0) return 0xffffffffu;
-  if (x >= 16777216.0) return 2u * uint(0.5 * x);
+  if (x >= 16777216.0) return 2u * uint(part);
   return x >= 1.0 ? uint(x) : 0u;
 }
 )";

@@ -85,6 +85,7 @@ class GlslPrinter {
   void yieldToLoop(const Op& op);
   std::string operandText(const Operand& operand, const Type& type);
   std::string expression(const Op& op);
+  void foresee(const Op& op);
 
   // glsl_memory.cpp
   void parameter(const Value& param, int binding);
@@ -141,7 +142,8 @@ class GlslPrinter {
 
   const Item& kernel_;
   GlslSurvey survey_;
-  std::optional<IndexAnalysis> indices_;  ///< made when a loop first needs it
+  std::optional<IndexAnalysis> indices_;       ///< made when a loop first needs it
+  std::unordered_set<const Value*> foreseen_;  ///< see foresee()
   GlslNames names_;
   GlslHelpers helpers_;
   std::map<std::string, std::string> functions_;  ///< functions by name: reductions, conversions, exact sums

@@ -298,6 +298,37 @@ TEST_F(KernelDevice, FloatsAtTheirEdges) {
   }
 }
 
+// Mesa takes 0·x, 0/x and x/0 for 0 where it finds the zero itself: from the index of a loop that it unrolls, from what
+// the loop starts with, or in a lane.
+TEST_F(KernelDevice, ZerosThatTheDriverFinds) {
+  auto module = kernels(R"(kernel @k(%in: buf<4xf32, in>, %o: buf<6x4xf32, out>) workgroup(4) grid(1) {
+    %i = tgk.local_id 0 : u32
+    %x = tgk.load %in[%i] : f32
+    %a, %b, %c, %d, %e = tgk.for %k = 0 to(2) iter_args(%a0 = 0.0, %b0 = 0.0, %c0 = 0.0, %d0 = 0.0, %e0 = 0.0) : f32, f32, f32, f32, f32 {
+      %f = tgk.cast %k : f32
+      tgk.yield %a0 + %x * %f, %b0 + %x / %f, %c0 + %f / %x, %d0 * %x + 1.0, fma(%f, %x, %e0) : f32, f32, f32, f32, f32
+    }
+    %v = tgk.vec 0.0, 1.0, 2.0, 3.0 : vec4<f32>
+    %w = tgk.mul %v, %x : vec4<f32>
+    tgk.store %a, %o[0, %i]
+    tgk.store %b, %o[1, %i]
+    tgk.store %c, %o[2, %i]
+    tgk.store %d, %o[3, %i]
+    tgk.store %e, %o[4, %i]
+    tgk.store %w.x + %w.y + %w.z + %w.w, %o[5, %i]
+  })");
+  const float nan = std::nanf("");
+  const std::vector<float> x{nan, kInf, 0, 2};
+  const std::vector<float> want{nan, nan, 0, 2, nan, kInf, nan, kInf, nan, 0,   nan, 0.5,
+                                nan, nan, 1, 3, nan, nan,  0,   2,    nan, nan, 0,   12};
+  Memory memory{bytesOf(x), std::vector<std::byte>(want.size() * 4)};
+  onDevice(*module, memory);
+  const auto got = valuesOf<float>(memory[1]);
+  for (size_t n = 0; n < want.size(); ++n)
+    EXPECT_TRUE(got[n] == want[n] || (std::isnan(got[n]) && std::isnan(want[n])))
+        << "row " << n / 4 << " of " << x[n % 4] << " is " << got[n];
+}
+
 TEST_F(KernelDevice, AShaderThatNeedsMoreIsRefused) {
   auto code = compiled(*kernels(R"(kernel @k(%o: buf<1xu32, out>) workgroup(1) grid(1) {
     tgk.store 1, %o[0]
