@@ -7,8 +7,8 @@
 namespace tg {
 namespace {
 
-/// Keywords of GLSL 4.50, reserved words, and the built-in functions that printed shaders call, which a variable of
-/// that name would hide.
+/// Keywords of GLSL 4.50, reserved words, a macro, and the built-in functions that printed shaders call, which a
+/// variable of that name would hide.
 const std::unordered_set<std::string_view>& reservedWords() {
   static const std::unordered_set<std::string_view> kWords = {
       "active", "asm", "atomic_uint", "attribute", "bool", "break", "buffer", "case", "cast", "centroid",
@@ -19,7 +19,7 @@ const std::unordered_set<std::string_view>& reservedWords() {
       "output", "packed", "partition", "patch", "precise", "precision", "public", "readonly", "resource",
       "restrict", "return", "sample", "shared", "short", "sizeof", "smooth", "static", "struct", "subroutine",
       "superp", "switch", "template", "this", "true", "typedef", "uint", "uniform", "union", "unsigned",
-      "using", "varying", "void", "volatile", "while", "writeonly",
+      "using", "varying", "void", "volatile", "VULKAN", "while", "writeonly",
       // functions
       "abs", "any", "all", "atomicAdd", "atomicAnd", "atomicCompSwap", "atomicExchange", "atomicMax",
       "atomicMin", "atomicOr", "atomicXor", "barrier", "bitCount", "bitfieldReverse", "ceil", "equal", "exp",
@@ -53,9 +53,12 @@ std::string identifier(std::string_view name) {
     else if (out.empty() || out.back() != '_')
       out += '_';  // two in a row are reserved
   }
-  bool own =
-      out.starts_with("gl_") || out.starts_with("tg") || std::isdigit(static_cast<unsigned char>(out[0]));
-  if (own) out = "v" + out;
+  auto isDigit = [&](size_t at) {
+    return at < out.size() && std::isdigit(static_cast<unsigned char>(out[at]));
+  };
+  const bool block = out[0] == 'B' && isDigit(1);  // B0 is the block of the first parameter
+  if (block || isDigit(0) || out.starts_with("gl_") || out.starts_with("GL_") || out.starts_with("tg"))
+    out = "v" + out;
   if (reservedWords().contains(out) || isTypeName(out)) out += "_";
   return out;
 }

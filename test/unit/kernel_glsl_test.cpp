@@ -376,7 +376,7 @@ TEST(KernelGlsl, LiteralsAreExact) {
 
 TEST(KernelGlsl, NamesThatGlslOwns) {
   auto module = kernels(
-      R"(kernel @k(%buffer: buf<4xf32, in>, %out: buf<4xf32, out>, %gl_x: buf<4xf32, in, texel>)
+      R"(kernel @k(%buffer: buf<4xf32, in>, %out: buf<4xf32, out>, %gl_x: buf<4xf32, in, texel>, %B0: buf<4xf32, in>)
       workgroup(4) grid(1) {
     %float = tgk.global_id 0 : u32
     %exp = tgk.load %buffer[%float] : f32
@@ -387,7 +387,11 @@ TEST(KernelGlsl, NamesThatGlslOwns) {
     %vec4 = tgk.mul %image2D, %a_b : f32
     %main = tgk.max %vec4, %a_b : f32
     %tgMax = tgk.max %main, %vec4 : f32
-    tgk.store %tgMax, %out[%float]
+    %VULKAN = tgk.add %tgMax, 1.0 : f32
+    %GL_KHR_vulkan_glsl = tgk.add %VULKAN, 1.0 : f32
+    %b = tgk.load %B0[%float] : f32
+    %s = tgk.add %GL_KHR_vulkan_glsl, %b : f32
+    tgk.store %s, %out[%float]
   })");
   GlslText glsl = printed(*module);
   EXPECT_TRUE(has(glsl.text, "precise float a_b = v3 + 1.0;"));
