@@ -395,7 +395,9 @@ Result<Types> types(at::constant, const Context& c) {
 
 Result<Types> types(at::grad, const Context& c) {
   if (c.in(0).rank() != 0 || c.in(0).dtype != DType::f32)
-    return c.error(1, fmt::format("the loss has type {}; reduce it with tg.mean or tg.sum", c.in(0).str()),
+    return c.error(1,
+                   fmt::format("the loss has type {}; {}", c.in(0).str(),
+                               c.in(0).rank() != 0 ? "reduce it with tg.mean or tg.sum" : "cast it to f32"),
                    0);
   Types out;
   for (int i = 1; i < c.op.numOperands(); ++i) out.push_back(c.in(i));
