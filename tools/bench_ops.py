@@ -98,6 +98,8 @@ def cases():
     c.matmul("matmul dot 4M", 1, 1 << 22, 1)
     c.conv("conv2d 3x3 64, 32 of 56x56", 32, 64, 56, 64, 3, padding=1)
     c.conv("conv2d 3x3 128, 32 of 28x28", 32, 128, 28, 128, 3, padding=1)
+    c.conv("conv2d 3x3 256, 32 of 14x14", 32, 256, 14, 256, 3, 1, 1)
+    c.conv("conv2d 3x3 512, 32 of 7x7", 32, 512, 7, 512, 3, 1, 1)
     c.conv("conv2d 1x1 256-64, 32 of 56x56", 32, 256, 56, 64, 1)
     c.conv("conv2d 7x7/2 3-64, 32 of 224x224", 32, 3, 224, 64, 7, stride=2, padding=3)
     c.conv("conv2d 16x16/16 3-768, 32 of 224x224", 32, 3, 224, 768, 16, stride=16)
@@ -140,6 +142,7 @@ def cases():
     attrs = "{kernel = [56, 56], stride = [56, 56], padding = [0, 0]}"
     c.one("avg_pool2d of all of 56x56", "avg_pool2d", [32, 256, 56, 56], [32, 256, 1, 1], attrs)
     c.one("gelu 16M", "gelu", [1 << 24], [1 << 24])
+    c.one("transpose 4096x4096", "transpose", [4096, 4096], [4096, 4096], "{perm = [1, 0]}")
     c.one("transpose 8x1024x12x64", "transpose", [8, 1024, 12, 64], [8, 12, 1024, 64], "{perm = [0, 2, 1, 3]}")
     x = [8192, 3072]
     lines = [f"%h = tg.add %x, %b : {tensor(x)}", f"%r = tg.relu %h : {tensor(x)}"]

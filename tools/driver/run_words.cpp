@@ -80,12 +80,12 @@ static std::string wrongFlag(const CLI::App& app) {
   return "";
 }
 
-/// An option whose value is an empty word, as a shell makes it of an unset variable: `--out "$OUT"`. A run's config.toml
-/// may hold one.
+/// An option whose value is an empty word, as a shell makes it of an unset variable: `--out "$OUT"`. For an option with a
+/// default an empty word may have a meaning of its own. A run's config.toml may hold one.
 static std::string emptyValue(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options())
     for (const std::string& text : option->results())
-      if (text.empty() && configOf(app, option->get_name()).empty())
+      if (text.empty() && option->get_default_str().empty() && configOf(app, option->get_name()).empty())
         return fmt::format("{} has no value", option->get_name());
   return "";
 }
