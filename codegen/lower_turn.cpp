@@ -23,6 +23,7 @@ namespace tg {
 /// Whether all operands that a value is computed from, except for rows and numbers, are transposed on the way so that their
 /// last axis is the last but one of the value. Ops between map elements to elements, or pad.
 static bool isTurned(const Value& value) {
+  if (value.type.rank() == 0) return false;
   std::vector<const Value*> work{&value};
   std::unordered_set<const Value*> seen(work.begin(), work.end());
   bool turns = false;
@@ -47,6 +48,11 @@ static bool isTurned(const Value& value) {
   return turns;
 }
 
+/// Whether a block of floats fits in shared memory.
+static bool fits(const TurnSchedule& schedule, const Target& target) {
+  return gives(target, LimitId::sharedBytes, schedule.block[0] * (schedule.block[1] + 1) * 4);
+}
+
 /// On an H100 32x64x56x56 numbers of bf16 take 9.3 us to channels last with padding, 18 with an invocation for each four
 /// results; 32x256x14x14 take 4.6 and 14, 4096x4096 of f32 48 and 257.
 template <>
@@ -57,17 +63,20 @@ std::optional<TurnSchedule> choose(const Op& fused, const Target& target) {
   const Type& type = result.type;
   if (target.reduce != "workgroup" || yield.numOperands() != 1 || !isFloat(type.dtype) || !isTurned(result))
     return std::nullopt;
-  const int64_t columns = divisor(type.shape.back(), {64, 32, 1}), bytes = kRows * (columns + 1) * 4;
+  const int64_t columns = divisor(type.shape.back(), {64, 32, 1});
+  const TurnSchedule turned{.block = {kRows, columns}, .workgroup = kGroup};
   if (columns == 1 || type.elements() < target.parallel || kGroup > largestGroup(target) ||
-      !gives(target, LimitId::sharedBytes, bytes))
+      !fits(turned, target))
     return std::nullopt;
-  return TurnSchedule{.block = {kRows, columns}, .workgroup = kGroup};
+  return turned;
 }
 
 std::vector<Schedule> neighbours(const Op& fused, const Target& target, const TurnSchedule& chosen) {
+  std::vector<Schedule> out{*choose<MapSchedule>(fused, target)};
   TurnSchedule wide = chosen;
   wide.block[0] *= 2;
-  return {wide, *choose<MapSchedule>(fused, target)};
+  if (fits(wide, target)) out.push_back(wide);
+  return out;
 }
 
 Result<void> lowerKernel(LowerContext& c, const TurnSchedule& schedule) {

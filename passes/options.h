@@ -251,9 +251,12 @@ struct FlattenOptimizerOptions {
 };
 
 struct SplitReductionsOptions {
+  bool winograd = true;
   std::string budget = {};
   static constexpr auto fields() {
     return std::tuple{
+        option("winograd", &SplitReductionsOptions::winograd,
+               "compute 3x3 convolutions of f32 by Winograd's algorithm where that is faster"),
         option("budget", &SplitReductionsOptions::budget,
                "the budget of plan: a convolution's transformed image may take a sixteenth of it"),
     };

@@ -47,9 +47,8 @@ struct Transform {
   std::string_view name;
   std::vector<std::vector<double>> by;
   bool ofFilters = false;
-  int rowAxis() const {
-    return ofFilters ? 0 : 1;
-  }  ///< the other one of the first two axes goes along the columns
+  /// Which of the first two axes is the rows' axis of the matrices. The other one goes along the columns.
+  int rowAxis() const { return ofFilters ? 0 : 1; }
   int64_t rows() const { return std::ssize(by); }
   int64_t columns() const { return std::ssize(by[0]); }
 };
@@ -123,6 +122,11 @@ Grid transformed(KernelBuilder& k, const Transform& transform, const Grid& x) {
   return out;
 }
 
+/// The invocations in a workgroup of a transform.
+int64_t groupOf(const Target& target) {
+  return std::min({target.workgroup, target.maxInvocations, target.maxWorkgroupX});
+}
+
 /// The tile of an invocation: a row and a column of the matrices, and the indices of the tile's plane in NxCxHxW and of the
 /// tile in its plane.
 struct Tile {
@@ -156,7 +160,7 @@ class Writer {
 TensorExpr Writer::call(const Transform& transform, Value* x, const Shape& result, const Shape& image,
                         Sizes tiles, const Body& body) {
   const int rowAxis = transform.rowAxis();
-  const int64_t each = tiles[0] * tiles[1], columns = image[1 - rowAxis] * each, group = target_.workgroup;
+  const int64_t each = tiles[0] * tiles[1], columns = image[1 - rowAxis] * each, group = groupOf(target_);
   auto item = std::make_unique<Item>();
   item->kind = ItemKind::kernel;
   item->loc = builder_.loc();
@@ -177,9 +181,11 @@ TensorExpr Writer::call(const Transform& transform, Value* x, const Shape& resul
   });
   const std::string name =
       addOnce(*builder_.module(), std::move(item), fmt::format("winograd_{}", transform.name));
-  const Type type = Type::tensor(DType::f32, result);
-  return {&builder_,
-          builder_.create(Opcode::custom, {Operand::symbol(name), Operand::of(x)}, {}, {type})->result()};
+  builder_.setHint(name);
+  Op* called = builder_.create(Opcode::custom, {Operand::symbol(name), Operand::of(x)}, {},
+                               {Type::tensor(DType::f32, result)});
+  builder_.setHint("");
+  return {&builder_, called->result()};
 }
 
 /// The elements of a tile along an axis of the image.
@@ -273,7 +279,7 @@ bool pays(const Shape& filters, int64_t images, Sizes result, const Target& targ
       kMatrices * widest * std::max(tiles, std::min(inputs, outputs)) * byteSize(DType::f32);
   return inputs * outputs >= kLeastWinograd * (inputs + outputs) && tiles >= kLeastTiles &&
          bytes <= std::min(most, target.storageRange) && widest <= target.maxGrid &&
-         tiles <= target.maxGrid * target.workgroup;
+         tiles <= target.maxGrid * groupOf(target);
 }
 
 bool isOf3x3(const Window& window) {
@@ -298,8 +304,8 @@ TensorExpr winograd(Builder& builder, const Op& op, const Target& target, int64_
     return writer.weight(grad.x(), grad.dy(), {window[0].padding, window[1].padding}, result);
   }
   const bool isForward = op.code == Opcode::conv2d;
-  Value *image = op.in(at::conv2d::x),
-        *filters = op.in(at::conv2d::w);  // those of conv_transpose2d are in this order too
+  // The operands of conv_transpose2d are in the order of conv2d's.
+  Value *image = op.in(at::conv2d::x), *filters = op.in(at::conv2d::w);
   if (op.code == Opcode::conv2d_grad_input)
     image = op.in(at::conv2d_grad_input::dy), filters = op.in(at::conv2d_grad_input::w);
   const Window window = windowOf(op, sizesOf(filters->type.shape));
