@@ -20,8 +20,8 @@
 
 namespace tg {
 
-/// Whether all operands that a value is computed from, except for rows and numbers, are transposed on the way so that their
-/// last axis is the last but one of the value. Ops between map elements to elements, or pad.
+/// Whether neighbours along the last axis but one of a value are neighbours in memory: each operand of the region that is
+/// longer than a row is read through a transpose that moves its last axis there, and all other ops are elementwise or pads.
 static bool isTurned(const Value& value) {
   if (value.type.rank() == 0) return false;
   std::vector<const Value*> work{&value};

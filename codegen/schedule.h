@@ -4,9 +4,12 @@
 // ir/schedules.def says what each schedule means.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "ir/module.h"
+#include "ir/needs.h"
 #include "ir/rows.h"
 #include "ir/schedule.h"
 #include "ir/target.h"
@@ -62,6 +65,16 @@ int64_t rowsForSums(const RowSpace& rows, const Target& target);
 /// The number of terms that a sum adds one by one. Longer sums add up blocks of so many terms, then the blocks'
 /// sums.
 constexpr int64_t kSumBlock = 128;
+
+/// The most invocations of a workgroup along x.
+inline int64_t largestGroup(const Target& target) {
+  return std::min(limitOf(target, LimitId::invocations), limitOf(target, LimitId::workgroupX));
+}
+
+/// The invocations of a workgroup that the target prefers, within its limits.
+inline int64_t preferredGroup(const Target& target) {
+  return std::min(target.workgroup, largestGroup(target));
+}
 
 /// The ids, or the flags of blocks of ids, that a scatter loads before it tests the first.
 constexpr int64_t kIdsAtOnce = 8;

@@ -19,16 +19,6 @@
 
 namespace tg {
 
-/// The most invocations of a workgroup along x.
-inline int64_t largestGroup(const Target& target) {
-  return std::min(limitOf(target, LimitId::invocations), limitOf(target, LimitId::workgroupX));
-}
-
-/// The invocations of a workgroup that the target prefers, within its limits.
-inline int64_t preferredGroup(const Target& target) {
-  return std::min(target.workgroup, largestGroup(target));
-}
-
 /// The first of the candidates that divides n; they are in descending order of preference and end with 1.
 inline int64_t divisor(int64_t n, std::initializer_list<int64_t> candidates) {
   for (int64_t candidate : candidates)

@@ -18,9 +18,9 @@ class RegionGraph {
   bool reaches(int from, int to) const;
   /// The regions that one reads from, ascending.
   const std::vector<int>& producers(int region) const { return at(region).producers; }
-  /// All regions, producers before their consumers. Of those that may come next, the one comes that is due first: by its
-  /// own number in `due`, or because one of its consumers is. So a region that also feeds late ones does not keep an early
-  /// one waiting behind others that would be live meanwhile.
+  /// All regions, producers before their consumers. Of the regions whose producers are placed, the one that is due first is
+  /// next. A region is due at its number in `due`, or at that of its first consumer if that is earlier. Otherwise a region
+  /// with a late number would delay its early consumers, and the results of all regions placed before it would stay live.
   std::vector<int> order(std::vector<int> due) const;
 
  private:

@@ -61,8 +61,8 @@ namespace {
 /// Replaces ops one by one, rebuilding the body in order.
 class Splitter {
  public:
-  Splitter(Module& module, Item& func, const Target& target, int64_t mostTransformed)
-      : builder_(&module, &func), func_(func), target_(target), mostTransformed_(mostTransformed) {}
+  Splitter(Module& module, Item& func, const Target& target, WinogradContext& winograd)
+      : builder_(&module, &func), func_(func), target_(target), winograd_(winograd) {}
 
   void run() {
     OpList old = func_.body.ops.takeAll();
@@ -94,7 +94,7 @@ class Splitter {
       results = wholeHeads(builder_, *op, store);
     else if (const TensorExpr made = channelsLast(builder_, *op, target_, store))
       results = {made.value};
-    else if (const TensorExpr tiled = winograd(builder_, *op, target_, mostTransformed_))
+    else if (const TensorExpr tiled = winograd(builder_, *op, target_, winograd_))
       results = {tiled.value};
     else
       results = expandOp(*op, builder_);
@@ -577,7 +577,7 @@ class Splitter {
   Builder builder_;
   Item& func_;
   const Target& target_;
-  const int64_t mostTransformed_;  ///< bytes of an image transformed by Winograd's algorithm
+  WinogradContext& winograd_;
   std::map<std::pair<const Value*, std::string>, Value*>
       stored_;  ///< by source value and the ops of the chain
 };
@@ -589,10 +589,10 @@ namespace tg {
 
 Result<void> run_split_reductions(Module& module, const SplitReductionsOptions& options, const PassContext&) {
   TG_TRY(const int64_t budget, budgetOf(module, options.budget));
-  const int64_t mostTransformed = options.winograd ? budget / fuse::kWinogradShare : 0;
+  fuse::WinogradContext winograd{options.winograd ? budget / fuse::kWinogradShare : 0, {}};
   return fuse::rewriteFunctions(
       module, fuse::targetOn(module, "split-reductions"),
-      [&](Item& func, const Target& target) { fuse::Splitter(module, func, target, mostTransformed).run(); });
+      [&](Item& func, const Target& target) { fuse::Splitter(module, func, target, winograd).run(); });
 }
 
 }  // namespace tg

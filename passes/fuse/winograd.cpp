@@ -25,14 +25,16 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "codegen/schedule.h"
 #include "ir/decompose/decompose.h"
 #include "ir/kernel/builder.h"
 #include "ir/op_view.h"
-#include "ir/parser.h"
 #include "ir/window.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
+#include "passes/rewrite.h"
 
 namespace tg::fuse {
 namespace {
@@ -58,8 +60,9 @@ const Transform kImage{"image", {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0,
 const Transform kFilter{"filter", {{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}}, true};
 const Transform kTurnedFilter{"turned_filter", {{0, 0, 1}, {.5, .5, .5}, {.5, -.5, .5}, {1, 0, 0}}, true};
 const Transform kResult{"result", {{1, 1, 1, 0}, {0, 1, -1, -1}}};
-// Three results of two taps: Bᵀ, G, Aᵀ. The last row of Bᵀ differs in its sign from the one above, so that cse does not
-// keep the transformed image of a convolution until its gradient is computed.
+// Three results of two taps: Bᵀ, G, Aᵀ. The last row of Bᵀ has the other sign than in kImage. With equal matrices cse would
+// merge the transform for the convolution with that for the gradient of w, and the transformed image, four times as large
+// as the image, would be live between the two.
 const Transform kGradImage{"grad_image", {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, -1, 0, 1}}};
 const Transform kGradFilter{"grad_filter", {{1, 0}, {.5, .5}, {.5, -.5}, {0, 1}}};
 const Transform kGradResult{"grad_result", {{1, 1, 1, 0}, {0, 1, -1, 0}, {0, 1, 1, 1}}, true};
@@ -76,17 +79,6 @@ Sizes sizesOf(const Shape& image) { return {image[2], image[3]}; }
 
 Sizes tilesOver(Sizes size, int64_t step) {
   return {(size[0] + step - 1) / step, (size[1] + step - 1) / step};
-}
-
-/// The name of a kernel in the module, to which it is added unless that has an equal one.
-std::string addOnce(Module& module, std::unique_ptr<Item> kernel, const std::string& wanted) {
-  kernel->name = wanted;
-  for (int next = 2; const Item* known = module.find(ItemKind::kernel, kernel->name); ++next) {
-    if (print(*known) == print(*kernel)) return known->name;
-    kernel->name = fmt::format("{}_{}", wanted, next);
-  }
-  module.items.push_back(std::move(kernel));
-  return module.items.back()->name;
 }
 
 /// Σ factors[i]·xs[i], without the terms that are zero.
@@ -122,11 +114,6 @@ Grid transformed(KernelBuilder& k, const Transform& transform, const Grid& x) {
   return out;
 }
 
-/// The invocations in a workgroup of a transform.
-int64_t groupOf(const Target& target) {
-  return std::min({target.workgroup, target.maxInvocations, target.maxWorkgroupX});
-}
-
 /// The tile of an invocation: a row and a column of the matrices, and the indices of the tile's plane in NxCxHxW and of the
 /// tile in its plane.
 struct Tile {
@@ -136,7 +123,8 @@ struct Tile {
 
 class Writer {
  public:
-  Writer(Builder& builder, const Target& target) : builder_(builder), target_(target) {}
+  Writer(Builder& builder, const Target& target, WinogradContext& context)
+      : builder_(builder), target_(target), context_(context) {}
 
   /// The tiles of NxCxHxW, transformed, as 16 matrices; what is outside of the image is 0.
   TensorExpr apart(const Transform& transform, Value* image, const Cut& cut);
@@ -149,25 +137,29 @@ class Writer {
 
  private:
   using Body = std::function<void(KernelBuilder&, Value* x, Value* y, const Tile&)>;
-  TensorExpr call(const Transform& transform, Value* x, const Shape& result, const Shape& image, Sizes tiles,
-                  const Body& body);
+  TensorExpr call(const Transform& transform, Value* x, const Shape& result, const Shape& image,
+                  const Cut& cut, const Body& body);
+  std::unique_ptr<Item> kernel(const Transform& transform, const Shape& x, const Shape& result,
+                               const Shape& image, Sizes tiles, const Body& body) const;
 
   Builder& builder_;
   const Target& target_;
+  WinogradContext& context_;
 };
 
-/// Calls a kernel with an invocation for each tile of an image; adds it to the module if that lacks it.
-TensorExpr Writer::call(const Transform& transform, Value* x, const Shape& result, const Shape& image,
-                        Sizes tiles, const Body& body) {
+/// A kernel with an invocation for each tile of an image.
+std::unique_ptr<Item> Writer::kernel(const Transform& transform, const Shape& x, const Shape& result,
+                                     const Shape& image, Sizes tiles, const Body& body) const {
   const int rowAxis = transform.rowAxis();
-  const int64_t each = tiles[0] * tiles[1], columns = image[1 - rowAxis] * each, group = groupOf(target_);
+  const int64_t each = tiles[0] * tiles[1], columns = image[1 - rowAxis] * each,
+                group = preferredGroup(target_);
   auto item = std::make_unique<Item>();
   item->kind = ItemKind::kernel;
   item->loc = builder_.loc();
   item->workgroup[0] = group;
   item->grid = {Operand::literal((columns + group - 1) / group), Operand::literal(image[rowAxis])};
   KernelBuilder k(item.get());
-  Value* from = k.parameter(Type::buffer(DType::f32, 1, x->type.shape, BufMode::in), "x");
+  Value* from = k.parameter(Type::buffer(DType::f32, 1, x, BufMode::in), "x");
   Value* to = k.parameter(Type::buffer(DType::f32, 1, result, BufMode::out), "y");
   auto quotient = [&](const KV& a, int64_t b) { return k.op(Opcode::k_div, {a, KernelBuilder::u32(b)}); };
   auto remainder = [&](const KV& a, int64_t b) { return k.op(Opcode::k_mod, {a, KernelBuilder::u32(b)}); };
@@ -179,11 +171,25 @@ TensorExpr Writer::call(const Transform& transform, Value* x, const Shape& resul
     tile.place = {quotient(number, tiles[1]), remainder(number, tiles[1])};
     body(k, from, to, tile);
   });
-  const std::string name =
-      addOnce(*builder_.module(), std::move(item), fmt::format("winograd_{}", transform.name));
+  return item;
+}
+
+/// Calls the kernel of a transform, which is added to the module by the first call with these shapes.
+TensorExpr Writer::call(const Transform& transform, Value* x, const Shape& result, const Shape& image,
+                        const Cut& cut, const Body& body) {
+  const Type type = Type::tensor(DType::f32, result);
+  const std::string key =
+      fmt::format("{} of {} to {}, {} tiles, {} zeros before", transform.name, x->type.str(), type.str(),
+                  fmt::join(cut.count, "x"), fmt::join(cut.before, "x"));
+  std::string& name = context_.kernels[key];
+  if (name.empty()) {
+    name = unusedKernel(*builder_.module(), fmt::format("winograd_{}", transform.name));
+    auto item = kernel(transform, x->type.shape, result, image, cut.count, body);
+    item->name = name;
+    builder_.module()->items.push_back(std::move(item));
+  }
   builder_.setHint(name);
-  Op* called = builder_.create(Opcode::custom, {Operand::symbol(name), Operand::of(x)}, {},
-                               {Type::tensor(DType::f32, result)});
+  Op* called = builder_.create(Opcode::custom, {Operand::symbol(name), Operand::of(x)}, {}, {type});
   builder_.setHint("");
   return {&builder_, called->result()};
 }
@@ -231,7 +237,7 @@ TensorExpr Writer::apart(const Transform& transform, Value* image, const Cut& cu
       for (const KV& element : row)
         k.store(element, y, {KernelBuilder::u32(matrix++), tile.row, tile.column});
   };
-  return call(transform, image, result, shape, cut.count, body);
+  return call(transform, image, result, shape, cut, body);
 }
 
 TensorExpr Writer::together(const Transform& transform, const TensorExpr& matrices, const Shape& image) {
@@ -253,7 +259,7 @@ TensorExpr Writer::together(const Transform& transform, const TensorExpr& matric
           k.store(results[a][b], y, {tile.plane[0], tile.plane[1], down.index[a], across.index[b]});
         });
   };
-  return call(transform, matrices.value, image, image, cut.count, body);
+  return call(transform, matrices.value, image, image, cut, body);
 }
 
 TensorExpr Writer::convolution(Value* image, Value* filters, Sizes before, const Shape& result,
@@ -279,7 +285,7 @@ bool pays(const Shape& filters, int64_t images, Sizes result, const Target& targ
       kMatrices * widest * std::max(tiles, std::min(inputs, outputs)) * byteSize(DType::f32);
   return inputs * outputs >= kLeastWinograd * (inputs + outputs) && tiles >= kLeastTiles &&
          bytes <= std::min(most, target.storageRange) && widest <= target.maxGrid &&
-         tiles <= target.maxGrid * groupOf(target);
+         tiles <= target.maxGrid * preferredGroup(target);
 }
 
 bool isOf3x3(const Window& window) {
@@ -290,17 +296,17 @@ bool isOf3x3(const Window& window) {
 
 }  // namespace
 
-TensorExpr winograd(Builder& builder, const Op& op, const Target& target, int64_t most) {
+TensorExpr winograd(Builder& builder, const Op& op, const Target& target, WinogradContext& context) {
   if (!isConvolution(op) || as::conv2d(op).groups() != 1 || target.matmul == "register") return {};
   for (const Operand& operand : op.operands)
     if (factorOf(*operand.value) != DType::f32) return {};
   const Shape& result = op.result()->type.shape;
-  Writer writer(builder, target);
+  Writer writer(builder, target, context);
   if (op.code == Opcode::conv2d_grad_weight) {
     const as::conv2d_grad_weight grad(op);
     const Shape& dy = grad.dy()->type.shape;
     const Window window = windowOf(op);
-    if (!isOf3x3(window) || !pays(result, dy[0], sizesOf(dy), target, most)) return {};
+    if (!isOf3x3(window) || !pays(result, dy[0], sizesOf(dy), target, context.most)) return {};
     return writer.weight(grad.x(), grad.dy(), {window[0].padding, window[1].padding}, result);
   }
   const bool isForward = op.code == Opcode::conv2d;
@@ -309,7 +315,8 @@ TensorExpr winograd(Builder& builder, const Op& op, const Target& target, int64_
   if (op.code == Opcode::conv2d_grad_input)
     image = op.in(at::conv2d_grad_input::dy), filters = op.in(at::conv2d_grad_input::w);
   const Window window = windowOf(op, sizesOf(filters->type.shape));
-  if (!isOf3x3(window) || !pays(filters->type.shape, result[0], sizesOf(result), target, most)) return {};
+  if (!isOf3x3(window) || !pays(filters->type.shape, result[0], sizesOf(result), target, context.most))
+    return {};
   Sizes before{window[0].padding, window[1].padding};
   if (!isForward)
     for (int64_t& zeros : before) zeros = 2 - zeros;

@@ -40,8 +40,8 @@ struct InputSpec {
 ///   2x2xf32=[1,2,3,4]   [1,2,3,4]               the elements in row-major order
 ///   4xi32=rand(3,10)   rand(3,10)               integers from 0 to 9, by seed 3
 ///   rand(7)                                     by seed 7: floats normal, integers 0 to 9, i1 0 or 1
-/// The type may be omitted, and is then the expected one. A leading `%` of a name is dropped. Errors call what is named
-/// by the word `kind`.
+/// The type may be omitted, and is then the expected one. A leading `%` of a name is dropped. `kind` says
+/// in errors what NAME is: an input, a parameter or a result.
 Result<std::pair<std::string, InputSpec>> parseInputSpec(std::string_view text,
                                                          std::string_view kind = "input");
 

@@ -82,7 +82,7 @@ std::string temporaryPath(const std::string& parent, const std::string& name) {
   return fmt::format("{}/{}{}-{}.{}", parent, kTemporary, name, ::getpid(), counter++);
 }
 
-/// The last line of COMPLETE, after these.
+/// The last line of COMPLETE: the hash of the lines before it, which are `text`.
 std::string endLine(std::string_view text) {
   return fmt::format("end {:016x}\n", XXH3_64bits(text.data(), text.size()));
 }
