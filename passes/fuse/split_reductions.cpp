@@ -2,8 +2,7 @@
 // split-reductions: replaces ops that one kernel cannot compute, or that would leave most of the device idle, by several
 // ops with tensors between them. A kernel keeps nothing in memory for the next one but its results.
 //
-//   split-K      %y = tg.matmul %a, %b : tensor<8x8xf32>           // 65536 terms for each of 64 elements
-//                → %p = tg.matmul %a_cut, %b_cut : tensor<512x8x8xf32>   %y = tg.sum %p {axes = [0]}
+//   products     split-K, and rows of several matrices as rows of one (split_products.h)
 //   vectors      %y = tg.matmul %x, %w : tensor<1x4096xf32>  → the sum of a tg.mul along an axis
 //   two stages   %s = tg.sum %x {axes = [0]} : tensor<f32>         // of a million elements
 //                → %r = tg.reshape %x {shape = [1, 2048, 512, 1]}   %p = tg.sum %r …   %s = tg.sum %p
@@ -48,6 +47,7 @@
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/pieces.h"
 #include "passes/fuse/region_writer.h"
+#include "passes/fuse/split_products.h"
 #include "passes/fuse/split_scatter.h"
 #include "passes/fuse/target_of.h"
 #include "passes/fuse/whole_heads.h"
@@ -74,7 +74,8 @@ class Splitter {
   void take(std::unique_ptr<Op> op) {
     builder_.setLoc(op->loc);
     useUnits(*op, target_);
-    if (!isOneKernel(*op, target_) || wantsWholeHeads(*op, target_)) return expand(std::move(op));
+    if (!isOneKernel(*op, target_) || wantsWholeHeads(*op, target_) || wantsFlatRows(*op))
+      return expand(std::move(op));
     Value* value = replacement(*op);
     if (!value) {
       func_.body.ops.push_back(std::move(op));
@@ -92,6 +93,8 @@ class Splitter {
     const StoreView store = [this](Value* source, const Value& view) { return storedChain(source, view); };
     if (wantsWholeHeads(*op, target_))
       results = wholeHeads(builder_, *op, store);
+    else if (wantsFlatRows(*op))
+      results = {flatRows(builder_, *op)};
     else if (const TensorExpr made = channelsLast(builder_, *op, target_, store))
       results = {made.value};
     else if (const TensorExpr tiled = winograd(builder_, *op, target_, winograd_))
@@ -162,7 +165,7 @@ class Splitter {
     case Opcode::cumsum: return cumsum(op);
     case Opcode::matmul:
       if (Value* sums = vectorProduct(op)) return sums;
-      return turns(op) ? turnedProduct(op) : splitProduct(op);
+      return turns(op) ? turnedProduct(op) : splitProduct(builder_, op, target_);
     case Opcode::concat: return concat(op);
     case Opcode::scatter_add: return splitScatter(builder_, op, target_);
     default: return nullptr;
@@ -302,103 +305,6 @@ class Splitter {
     const std::vector<int64_t> axes{innerFirst ? 0 : 1};
     Value* split = splitReduction(Opcode::sum, terms.value, axes, false);
     return builder_.reshape(split ? split : builder_.reduce(Opcode::sum, terms.value, axes, false), out);
-  }
-
-  /// Split-K: a product with few elements and a long inner axis, such as a convolution's weight gradient, leaves the device
-  /// idle. It becomes products of slices of the axis, then their sum. Null if one product is better.
-  Value* splitProduct(const Op& op) {
-    const Shape &a = op.in(0)->type.shape, &out = op.result()->type.shape;
-    bool ta = as::matmul(op).transpose_a(), tb = as::matmul(op).transpose_b();
-    int64_t inner = a[a.rank() - (ta ? 2 : 1)];
-    const int64_t m = out[out.rank() - 2], n = out.back();
-    const bool isGpu = target_.matmul == "shared", narrow = std::min(m, n) < kLeastSharedSide;
-    if (inner <= (isGpu && narrow ? kLongestNarrow : kLongestLoop) || out.rank() == kMaxRank) return nullptr;
-    int64_t wanted = target_.parallel * kTileElements / out.elements();
-    int64_t least = isGpu && narrow ? kLeastNarrowPiece : kLeastPiece;
-    if (isGpu && !narrow) {
-      // As many slices as give each processor kBlocksPerUnit small blocks.
-      int64_t blocks = out.elements() / (m * n) * ((m + kSmallBlock - 1) / kSmallBlock) *
-                       ((n + kSmallBlock - 1) / kSmallBlock);
-      wanted = kBlocksPerUnit * target_.units() / blocks + 1;
-      least = kLeastSharedPiece;
-    }
-    Pieces pieces = piecesUpTo(inner, std::max<int64_t>(1, std::min(wanted, inner / least)));
-    auto even = [&](int64_t count) { pieces = {count, inner / count}; };
-    if (isSplit(op) && target_.multiplies(DType::f16))
-      even(fewestIdle(out, inner, 1, inner, {kHalvedSide, kHalvedSide, kStoreHalvedPiece}));
-    else if (readsNarrow(op))
-      even(fewestIdle(out, inner, 1, inner, {kMatrixRows, kMatrixColumns, kStoreMatrixPiece}));
-    else if (target_.matmul == "shared" && !pieces.missing(inner) && !sharesSteps(out, pieces.count))
-      even(fewestIdle(out, inner, pieces.count, kMostPieces * pieces.count,
-                      {kBlockRows, kBlockColumns, kStorePiece}));
-    if (pieces.count < 2) return nullptr;
-    Value* parts = builder_.op(
-        Opcode::matmul, {pieced(as::matmul(op).lhs(), pieces, ta), pieced(as::matmul(op).rhs(), pieces, !tb)},
-        {{"transpose_a", Attr::boolean(ta)},
-         {"transpose_b", Attr::boolean(tb)},
-         {"precision", op.attr("precision")}});
-    return builder_.reduce(Opcode::sum, parts, {out.rank() - 2}, false);
-  }
-
-  /// Whether matrix units compute a product whose operands have 16 bits in memory.
-  bool readsNarrow(const Op& op) const {
-    const std::string precision = as::matmul(op).precision();
-    const DType narrow = precision == "bf16" ? DType::bf16 : DType::f16;
-    const Shape& out = op.result()->type.shape;
-    const bool fills = std::min(out[out.rank() - 2], out.back()) >= kMatrixSide;
-    if (precision == "f32" || isSplit(op) || !target_.multiplies(narrow) || !fills) return false;
-    return std::all_of(op.operands.begin(), op.operands.end(),
-                       [&](const Operand& operand) { return factorOf(*operand.value) == narrow; });
-  }
-
-  struct Blocking {
-    int64_t rows, columns;
-    double storePiece;
-    int64_t blocks(const Shape& out) const {
-      const int64_t m = out[out.rank() - 2], n = out.back();
-      return out.elements() / (m * n) * ((m + rows - 1) / rows) * ((n + columns - 1) / columns);
-    }
-  };
-
-  /// Whether a product has too few large blocks to keep the device busy. It then gets small blocks, whose invocations share
-  /// the steps along the inner axis in slices.
-  bool sharesSteps(const Shape& out, int64_t pieces) const {
-    return Blocking{kBlockRows, kBlockColumns, 0}.blocks(out) * pieces < 2 * target_.units();
-  }
-
-  /// The number of slices, from `pieces` to `most`, with which a product of large blocks takes the least time. The estimate:
-  /// the last round of workgroups leaves processors idle, and the results of slices must be stored and added.
-  int64_t fewestIdle(const Shape& out, int64_t inner, int64_t pieces, int64_t most,
-                     const Blocking& blocking) const {
-    const int64_t units = target_.units(), blocks = blocking.blocks(out);
-    auto cost = [&](int64_t count) {
-      int64_t groups = blocks * count;
-      double rounds = static_cast<double>((groups + units - 1) / units * units) / static_cast<double>(groups);
-      const double stored = blocking.storePiece * static_cast<double>(count) / static_cast<double>(inner);
-      return rounds + (count > 1 ? stored : 0);
-    };
-    int64_t best = pieces;
-    for (int64_t count = pieces + 1; count <= std::min(most, inner / kShortestPiece); ++count)
-      if (inner % count == 0 && cost(count) < kWorthwhile * cost(best)) best = count;
-    return best;
-  }
-
-  /// A factor as a view in which the inner axis, the last but one (`innerFirst`) or the last, is cut into slices, and the
-  /// slices are an axis in front of the matrix.
-  Value* pieced(Value* x, const Pieces& pieces, bool innerFirst) {
-    const int lead = x->type.rank() - 2, inner = lead + (innerFirst ? 0 : 1);
-    x = filled(builder_, x, inner, pieces.missing(x->type.shape[inner]));
-    Shape shape = x->type.shape;
-    const int64_t rows = shape[lead], columns = shape[lead + 1];
-    shape.resize(lead);
-    std::vector<int64_t> perm = allAxes(lead + 3);
-    for (int64_t extent : innerFirst ? std::array<int64_t, 3>{pieces.count, pieces.width, columns}
-                                     : std::array<int64_t, 3>{rows, pieces.count, pieces.width})
-      shape.push(extent);
-    Value* cut = builder_.reshape(x, shape);
-    if (innerFirst) return cut;
-    std::swap(perm[static_cast<size_t>(lead)], perm[static_cast<size_t>(lead) + 1]);
-    return builder_.transpose(cut, perm);
   }
 
   /// Whether a kernel over rows computes the value, maybe through maps, such as the absolute values of a cross entropy's

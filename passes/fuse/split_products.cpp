@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/fuse/split_products.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codegen/schedule.h"
+#include "ir/infer.h"
+#include "ir/op_view.h"
+#include "ir/split_product.h"
+#include "ir/tensor_expr.h"
+#include "passes/fuse/cost.h"
+#include "passes/fuse/inline_ops.h"
+#include "passes/fuse/pieces.h"
+
+namespace tg::fuse {
+
+bool wantsFlatRows(const Op& op) {
+  if (op.code != Opcode::matmul || as::matmul(op).transpose_a()) return false;
+  const Shape &matrix = as::matmul(op).rhs()->type.shape, &out = op.result()->type.shape;
+  const int64_t rows = out[out.rank() - 2];
+  const bool oneMatrix = matrix.elements() == matrix[matrix.rank() - 2] * matrix.back();
+  return oneMatrix && out.elements() > rows * out.back() && rows % kFullRows != 0;
+}
+
+Value* flatRows(Builder& builder, const Op& op) {
+  const Shape &a = as::matmul(op).lhs()->type.shape, &b = as::matmul(op).rhs()->type.shape;
+  Value* rows = builder.reshape(as::matmul(op).lhs(), {a.elements() / a.back(), a.back()});
+  Value* matrix = builder.reshape(as::matmul(op).rhs(), {b[b.rank() - 2], b.back()});
+  return builder.reshape(builder.op(Opcode::matmul, {rows, matrix}, op.attrs), op.result()->type.shape);
+}
+
+namespace {
+
+class ProductSplitter {
+ public:
+  ProductSplitter(Builder& builder, const Target& target) : builder_(builder), target_(target) {}
+
+  Value* split(const Op& op) {
+    const Shape &a = op.in(0)->type.shape, &out = op.result()->type.shape;
+    bool ta = as::matmul(op).transpose_a(), tb = as::matmul(op).transpose_b();
+    int64_t inner = a[a.rank() - (ta ? 2 : 1)];
+    const int64_t m = out[out.rank() - 2], n = out.back();
+    const bool isGpu = target_.matmul == "shared", narrow = std::min(m, n) < kLeastSharedSide;
+    if (inner <= (isGpu && narrow ? kLongestNarrow : kLongestLoop) || out.rank() == kMaxRank) return nullptr;
+    int64_t wanted = target_.parallel * kTileElements / out.elements();
+    int64_t least = isGpu && narrow ? kLeastNarrowPiece : kLeastPiece;
+    if (isGpu && !narrow) {
+      // As many slices as give each processor kBlocksPerUnit small blocks.
+      int64_t blocks = out.elements() / (m * n) * ((m + kSmallBlock - 1) / kSmallBlock) *
+                       ((n + kSmallBlock - 1) / kSmallBlock);
+      wanted = kBlocksPerUnit * target_.units() / blocks + 1;
+      least = kLeastSharedPiece;
+    }
+    Pieces pieces = piecesUpTo(inner, std::max<int64_t>(1, std::min(wanted, inner / least)));
+    auto even = [&](int64_t count) { pieces = {count, inner / count}; };
+    if (isSplit(op) && target_.multiplies(DType::f16))
+      even(fewestIdle(out, inner, 1, inner, {kHalvedSide, kHalvedSide, kStoreHalvedPiece}));
+    else if (readsNarrow(op))
+      even(fewestIdle(out, inner, 1, inner, {kMatrixRows, kMatrixColumns, kStoreMatrixPiece}));
+    else if (target_.matmul == "shared" && !pieces.missing(inner) && !sharesSteps(out, pieces.count))
+      even(fewestIdle(out, inner, pieces.count, kMostPieces * pieces.count,
+                      {kBlockRows, kBlockColumns, kStorePiece}));
+    if (pieces.count < 2) return nullptr;
+    Value* parts = builder_.op(
+        Opcode::matmul, {pieced(as::matmul(op).lhs(), pieces, ta), pieced(as::matmul(op).rhs(), pieces, !tb)},
+        {{"transpose_a", Attr::boolean(ta)},
+         {"transpose_b", Attr::boolean(tb)},
+         {"precision", op.attr("precision")}});
+    return builder_.reduce(Opcode::sum, parts, {out.rank() - 2}, false);
+  }
+
+ private:
+  /// Whether matrix units compute a product whose operands have 16 bits in memory.
+  bool readsNarrow(const Op& op) const {
+    const std::string precision = as::matmul(op).precision();
+    const DType narrow = precision == "bf16" ? DType::bf16 : DType::f16;
+    const Shape& out = op.result()->type.shape;
+    const bool fills = std::min(out[out.rank() - 2], out.back()) >= kMatrixSide;
+    if (precision == "f32" || isSplit(op) || !target_.multiplies(narrow) || !fills) return false;
+    return std::all_of(op.operands.begin(), op.operands.end(),
+                       [&](const Operand& operand) { return factorOf(*operand.value) == narrow; });
+  }
+
+  struct Blocking {
+    int64_t rows, columns;
+    double storePiece;
+    int64_t blocks(const Shape& out) const {
+      const int64_t m = out[out.rank() - 2], n = out.back();
+      return out.elements() / (m * n) * ((m + rows - 1) / rows) * ((n + columns - 1) / columns);
+    }
+  };
+
+  /// Whether a product has too few large blocks to keep the device busy. It then gets small blocks, whose invocations share
+  /// the steps along the inner axis in slices.
+  bool sharesSteps(const Shape& out, int64_t pieces) const {
+    return Blocking{kBlockRows, kBlockColumns, 0}.blocks(out) * pieces < 2 * target_.units();
+  }
+
+  /// The number of slices, from `pieces` to `most`, with which a product of large blocks takes the least time. The estimate:
+  /// the last round of workgroups leaves processors idle, and the results of slices must be stored and added.
+  int64_t fewestIdle(const Shape& out, int64_t inner, int64_t pieces, int64_t most,
+                     const Blocking& blocking) const {
+    const int64_t units = target_.units(), blocks = blocking.blocks(out);
+    auto cost = [&](int64_t count) {
+      int64_t groups = blocks * count;
+      double rounds = static_cast<double>((groups + units - 1) / units * units) / static_cast<double>(groups);
+      const double stored = blocking.storePiece * static_cast<double>(count) / static_cast<double>(inner);
+      return rounds + (count > 1 ? stored : 0);
+    };
+    int64_t best = pieces;
+    for (int64_t count = pieces + 1; count <= std::min(most, inner / kShortestPiece); ++count)
+      if (inner % count == 0 && cost(count) < kWorthwhile * cost(best)) best = count;
+    return best;
+  }
+
+  /// A factor as a view in which the inner axis, the last but one (`innerFirst`) or the last, is cut into slices, and the
+  /// slices are an axis in front of the matrix.
+  Value* pieced(Value* x, const Pieces& pieces, bool innerFirst) {
+    const int lead = x->type.rank() - 2, inner = lead + (innerFirst ? 0 : 1);
+    x = filled(builder_, x, inner, pieces.missing(x->type.shape[inner]));
+    Shape shape = x->type.shape;
+    const int64_t rows = shape[lead], columns = shape[lead + 1];
+    shape.resize(lead);
+    std::vector<int64_t> perm = allAxes(lead + 3);
+    for (int64_t extent : innerFirst ? std::array<int64_t, 3>{pieces.count, pieces.width, columns}
+                                     : std::array<int64_t, 3>{rows, pieces.count, pieces.width})
+      shape.push(extent);
+    Value* cut = builder_.reshape(x, shape);
+    if (innerFirst) return cut;
+    std::swap(perm[static_cast<size_t>(lead)], perm[static_cast<size_t>(lead) + 1]);
+    return builder_.transpose(cut, perm);
+  }
+
+  Builder& builder_;
+  const Target& target_;
+};
+
+}  // namespace
+
+Value* splitProduct(Builder& builder, const Op& op, const Target& target) {
+  return ProductSplitter(builder, target).split(op);
+}
+
+}  // namespace tg::fuse
