@@ -88,10 +88,13 @@ KV FragmentEpilogue::compute(const Value* v) {
     return kernel_.coopmatConvert(
         x, Type::coopmat(to, kSide, kSide, to == DType::f32 ? MatrixUse::acc : MatrixUse::a));
   }
-  if (op.info().scalar == Scalar::none || v->type.dtype != DType::f32) return fail();
+  auto has = [](const Value* value) {
+    return value->type.dtype == DType::f32 || value->type.dtype == DType::i1;
+  };
+  if (op.info().scalar == Scalar::none || !has(v)) return fail();
   std::vector<KV> operands;
   for (int i = 0; i < op.numOperands(); ++i) {
-    if (op.in(i)->type.dtype != DType::f32) return fail();
+    if (!has(op.in(i))) return fail();
     operands.push_back(emit(op.in(i)));
   }
   kernel_.hint(v->name);
@@ -119,7 +122,9 @@ std::optional<FragmentEpilogue::Operands> FragmentEpilogue::operandsOf(const Op&
                  column);
   for (const Value* yield : region.yields) {
     const KV result = epilogue.emit(yield);
-    if (epilogue.failed() || !epilogue.isWhole(yield) || !result.type.isCoopmat()) return {};
+    if (epilogue.failed() || !epilogue.isWhole(yield) || !result.type.isCoopmat() ||
+        result.type.dtype == DType::i1)
+      return {};
   }
   const Limits limits = limitsOf(target);
   for (const Op* op : scratch.ops) {

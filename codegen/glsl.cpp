@@ -104,8 +104,13 @@ GlslText GlslPrinter::print() {
 }
 
 void GlslPrinter::body(const Block& block) {
-  for (Op* each : block.ops)
-    if (each->code != Opcode::k_yield) op(*each);
+  for (const Op* each = block.ops.front(); each; each = each->next()) {
+    if (each->code == Opcode::k_yield) continue;
+    if (const std::vector<const Op*> run = matrixRun(*each); !run.empty())
+      matrixElements(run), each = run.back();
+    else
+      op(*each);
+  }
 }
 
 std::string GlslPrinter::operandText(const Operand& operand, const Type& type) {
@@ -123,7 +128,8 @@ static const Operand* literalOf(const Operand& operand) {
   return splat && def->operands[0].isLiteral() ? &def->operands[0] : nullptr;
 }
 
-/// An arithmetic expression. Operands that are matrices are printed as their element `e`, for matrixEach's loop.
+/// An arithmetic expression. Operands that are matrices are printed as their element `e`, for matrixElements' loop. Matrices
+/// of bool are matrices of f32 in the shader, with 0 and 1.
 std::string GlslPrinter::expression(const Op& op) {
   std::vector<GlslOperand> operands;
   size_t count = op.code == Opcode::k_extract ? 1 : op.operands.size();
@@ -132,7 +138,8 @@ std::string GlslPrinter::expression(const Op& op) {
     Type type = operandType(op, operand);
     if (type.isCoopmat()) type = Type::scalar(type.dtype);  // of each element
     std::string text = operandText(operand, type);
-    if (!operand.isLiteral() && operand.value->type.isCoopmat()) text += "[e]";
+    if (!operand.isLiteral() && operand.value->type.isCoopmat() && !elements_.contains(operand.value))
+      text = type.dtype == DType::i1 ? fmt::format("({}[e] != 0.0)", text) : text + "[e]";
     operands.push_back({std::move(text), type, literalOf(operand), foreseen_.contains(operand.value)});
   }
   return glslExpression(op, operands, helpers_);
@@ -316,13 +323,7 @@ void GlslPrinter::op(const Op& op) {
   case k_coopmat_any_above: matrixAnyAbove(op); break;
   case k_coopmat_convert: matrixConvert(op); break;
   case k_coopmat_store: matrixStore(op); break;
-  default:  // arithmetic
-    if (op.result()->type.isCoopmat()) {
-      matrixEach(op, expression(op));
-      break;
-    }
-    define(op, expression(op));
-    break;
+  default: define(op, expression(op));  // arithmetic
   }
   main_.op = nullptr;
 }

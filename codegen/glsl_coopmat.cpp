@@ -2,6 +2,8 @@
 // Kernel to GLSL: cooperative matrices, in the form of GL_NV_cooperative_matrix, and conversions of 16-bit reals.
 #include "codegen/glsl_coopmat.h"
 
+#include <algorithm>
+
 #include "codegen/glsl_printer.h"
 
 namespace tg {
@@ -10,7 +12,8 @@ constexpr int64_t kQuadInvocations = 32;  ///< invocations of a subgroup whose f
 
 std::string glslMatrix(const Type& type) {
   const auto [rows, columns] = matrixExtents(type);
-  return fmt::format("fcoopmatNV<{}, gl_ScopeSubgroup, {}, {}>", 8 * byteSize(type.dtype), rows.name,
+  const DType dtype = type.dtype == DType::i1 ? DType::f32 : type.dtype;
+  return fmt::format("fcoopmatNV<{}, gl_ScopeSubgroup, {}, {}>", 8 * byteSize(dtype), rows.name,
                      columns.name);
 }
 
@@ -97,6 +100,56 @@ void GlslPrinter::matrixEach(const Op& op, const std::string& element) {
   const Type& type = op.result()->type;
   main_.add("{} {};", glslVariable(type), name);
   main_.add("for (int e = 0; e < {}; ++e) {}[e] = {};", matrixCount(type, name), name, element);
+}
+
+/// The arithmetic on matrices of one shape that starts with an op and has no other op in between; empty if there is none.
+std::vector<const Op*> GlslPrinter::matrixRun(const Op& first) const {
+  auto isLaneWise = [](const Op& op) {
+    return op.results.size() == 1 && op.regions.empty() && op.result()->type.isCoopmat() &&
+           !isCoopmatOp(op.code);
+  };
+  std::vector<const Op*> run;
+  for (const Op* op = &first; op && isLaneWise(*op); op = op->next()) {
+    if (op->result()->type.shape != first.result()->type.shape) break;
+    run.push_back(op);
+  }
+  return run;
+}
+
+/// Prints such a run as one loop over the elements. Only results that other ops read are matrices; the others are scalars of
+/// the loop, so that an epilogue of many ops needs few registers.
+void GlslPrinter::matrixElements(const std::vector<const Op*>& run) {
+  const std::unordered_set<const Op*> inside(run.begin(), run.end());
+  auto isKept = [&](const Op* op) {
+    const auto& uses = op->result()->uses;
+    return std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return !inside.contains(use.user()); });
+  };
+  const std::string* matrix = nullptr;  // any of the kept ones, for its length
+  for (const Op* op : run) {
+    main_.op = op;
+    if (!isKept(op)) {
+      elements_.insert(op->result());
+      continue;
+    }
+    matrix = &names_.of(op->result());
+    main_.add("{} {};", glslVariable(op->result()->type), *matrix);
+  }
+  if (!matrix) return;  // nothing reads them
+  main_.add("for (int e = 0; e < {}; ++e) {{", matrixCount(run[0]->result()->type, *matrix));
+  ++main_.depth;
+  for (const Op* op : run) {
+    main_.op = op;
+    const bool isBool = op->result()->type.dtype == DType::i1;
+    const std::string& name = names_.of(op->result());
+    const std::string value = expression(*op);
+    if (elements_.contains(op->result()))
+      main_.add("{} {} = {};", isBool ? "bool" : "float", name, value);
+    else
+      main_.add("{}[e] = {};", name, isBool ? fmt::format("float({})", value) : value);
+  }
+  --main_.depth;
+  main_.add("}}");
+  main_.op = nullptr;
 }
 
 // The layout of `quads` fragments, those of NVIDIA's 16x16 matrices. Four invocations share rows r and r + 8; each

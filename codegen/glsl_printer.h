@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "codegen/glsl.h"
 #include "codegen/glsl_expr.h"
@@ -133,6 +134,8 @@ class GlslPrinter {
   void matrixProduct(const Op& op);
   std::string matrixCount(const Type& type, const std::string& name) const;
   void matrixEach(const Op& op, const std::string& element);
+  std::vector<const Op*> matrixRun(const Op& first) const;
+  void matrixElements(const std::vector<const Op*>& run);
   std::string matrixAxis(const Op& op);
   void matrixIndex(const Op& op);
   void matrixRepeat(const Op& op);
@@ -144,6 +147,7 @@ class GlslPrinter {
   GlslSurvey survey_;
   std::optional<IndexAnalysis> indices_;       ///< made when a loop first needs it
   std::unordered_set<const Value*> foreseen_;  ///< see foresee()
+  std::unordered_set<const Value*> elements_;  ///< matrices of which only element `e` exists, as a scalar
   GlslNames names_;
   GlslHelpers helpers_;
   std::map<std::string, std::string> functions_;  ///< functions by name: reductions, conversions, exact sums

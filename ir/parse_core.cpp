@@ -180,13 +180,13 @@ Result<Type> ParseCore::parseCoopmat(const Loc& loc, std::string_view raw) {
     parts[count] = trim(rest.substr(0, comma));
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
   }
-  auto dtype = dtypeNamed(parts[0]);
+  const std::optional<Type> element = scalarNamed(parts[0]);
   std::string sizes = std::string(parts[1]) + "x";
   auto split = splitShape(sizes, nullptr);
   std::optional<MatrixUse> use;
   for (MatrixUse each : {MatrixUse::a, MatrixUse::b, MatrixUse::acc})
     if (parts[2] == name(each)) use = each;
-  bool fits = count == 3 && rest.empty() && dtype && split && split->second.empty() &&
+  bool fits = count == 3 && rest.empty() && element && element->lanes == 1 && split && split->second.empty() &&
               split->first.rank() == 2 && split->first[0] != Shape::kDynamic &&
               split->first[1] != Shape::kDynamic && use;
   if (!fits)
@@ -195,7 +195,7 @@ Result<Type> ParseCore::parseCoopmat(const Loc& loc, std::string_view raw) {
         fmt::format(
             "'coopmat<{}>' is not a matrix type; the form is coopmat<f16, 16x16, A>, with B or acc for A",
             raw.substr(0, 60)));
-  return Type::coopmat(*dtype, split->first[0], split->first[1], *use);
+  return Type::coopmat(element->dtype, split->first[0], split->first[1], *use);
 }
 
 /// The rest of a buffer type after `buf<`: `4x?xNxvec4<f32>, in, texel>`.

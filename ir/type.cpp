@@ -65,7 +65,7 @@ std::string Type::str() const {
   case Kind::buffer:
     return fmt::format("buf<{}{}{}, {}{}>", shape.str(), shape.rank() ? "x" : "", elementString(*this),
                        name(mode), texel ? ", texel" : "");
-  case Kind::coopmat: return fmt::format("coopmat<{}, {}, {}>", name(dtype), shape.str(), name(use));
+  case Kind::coopmat: return fmt::format("coopmat<{}, {}, {}>", elementString(*this), shape.str(), name(use));
   }
   return "";
 }

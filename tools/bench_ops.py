@@ -150,14 +150,15 @@ def cases():
     return c.modules
 
 
-def ours(tg_run, text, options):
+def ours(tg_run, text, options, optimizer="append-sgd"):
     """The device's milliseconds in a call of our module; None on failure."""
     mixed = "" if options.precision == "f32" else f",mixed-precision{{precision={options.precision}}}"
-    pipeline = f"append-grad{mixed},append-sgd"
+    pipeline = f"append-grad{mixed},{optimizer}"
     with tempfile.NamedTemporaryFile("w", suffix=".tgir") as file:
         file.write(text)
         file.flush()
-        command = [tg_run, "profile", file.name, f"--pipeline={pipeline}", f"--steps={options.steps}", "--json"]
+        command = [tg_run, "profile", file.name, "--function=train", f"--pipeline={pipeline}"]
+        command += [f"--steps={options.steps}", "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stderr, file=sys.stderr)
@@ -165,18 +166,52 @@ def ours(tg_run, text, options):
     return json.loads(done.stdout)["device_ms"]
 
 
-class Torch:
-    """Runs the modules' texts with PyTorch, in f32 without TF32, or under autocast."""
-
-    def __init__(self, precision):
+def cuda(program):
+    """PyTorch, set to f32 without TF32; None, and a message, if it or CUDA is missing."""
+    try:
         import torch  # pylint: disable=import-outside-toplevel
 
         if not torch.cuda.is_available():
             raise ImportError("no CUDA device")
+    except ImportError as error:
+        print(f"{program}: PyTorch is not measured: {error}", file=sys.stderr)
+        return None
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    return torch
+
+
+def replayed(torch, step, warm_up=3):
+    """Milliseconds of one replay of a step as a CUDA graph: the lowest mean of three series."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(warm_up):
+            step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+
+    def series(count):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(count):
+            graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end) / count
+
+    series(3)
+    count = max(3, min(300, int(100 / max(series(3), 1e-3))))
+    return min(series(count) for _ in range(3))
+
+
+class Torch:
+    """Runs the modules' texts with PyTorch, in f32, or under autocast."""
+
+    def __init__(self, torch, precision):
         self.torch = torch
         self.narrow = precision != "f32"
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cudnn.benchmark = True
 
     @staticmethod
     def attributes(text):
@@ -244,32 +279,6 @@ class Torch:
 
         return run
 
-    def time(self, text):
-        """Milliseconds of one replay of the step: the lowest mean of three series."""
-        t = self.torch
-        run = self.step(text)
-        side = t.cuda.Stream()
-        with t.cuda.stream(side):
-            for _ in range(3):
-                run()
-        t.cuda.synchronize()
-        graph = t.cuda.CUDAGraph()
-        with t.cuda.graph(graph):
-            run()
-
-        def series(count):
-            begin, end = t.cuda.Event(enable_timing=True), t.cuda.Event(enable_timing=True)
-            begin.record()
-            for _ in range(count):
-                graph.replay()
-            end.record()
-            t.cuda.synchronize()
-            return begin.elapsed_time(end) / count
-
-        series(3)
-        count = max(3, min(300, int(100 / max(series(3), 1e-3))))
-        return min(series(count) for _ in range(3))
-
 
 def main():
     top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -284,16 +293,13 @@ def main():
     if options.list:
         print("\n".join(chosen))
         return 0
-    try:
-        torch = Torch(options.precision)
-    except ImportError as error:
-        print(f"bench_ops: PyTorch is not measured: {error}", file=sys.stderr)
-        torch = None
+    torch = cuda("bench_ops")
+    peer = Torch(torch, options.precision) if torch else None
     print("| op | ours, ms | PyTorch, ms | ratio |\n|---|---:|---:|---:|")
     failed = 0
     for name, text in chosen.items():
         mine = ours(os.path.join(options.bin, "tg-run"), text, options)
-        theirs = torch.time(text) if torch else None
+        theirs = replayed(torch, peer.step(text)) if peer else None
         failed += mine is None
         ratio = f"{theirs / mine:.2f}" if mine and theirs else ""
         print("|", name, "|", f"{mine:.3f}" if mine else "failed", "|", f"{theirs:.3f}" if theirs else "", "|", ratio, "|")

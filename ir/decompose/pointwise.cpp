@@ -7,7 +7,6 @@
 
 namespace tg::decomposition {
 
-static constexpr double kRootHalf = 0.70710678118654752;       // 1/√2
 static constexpr double kInvRootTwoPi = 0.39894228040143268;   // 1/√(2π)
 static constexpr double kRootTwoOverPi = 0.79788456080286536;  // √(2/π)
 static constexpr double kCubic = 0.044715;
@@ -22,7 +21,7 @@ static TensorExpr tanhArgument(const TensorExpr& x) {
 Results expand(at::gelu, const Composite& composite) {
   TensorExpr x = composite[0];
   if (as::gelu(composite.op).approximate() == "tanh") return {x * sigmoid(tanhArgument(x))};
-  return {0.5 * x * (1.0 + erf(x * kRootHalf))};
+  return {x * normalCdf(x)};
 }
 
 // dy·(Φ(x) + x·φ(x)), or dy·(s + x·s·(1 - s)·2·√(2/π)(1 + 3·0.044715x²))
@@ -36,8 +35,7 @@ Results expand(at::gelu_grad, const Composite& composite) {
     return {dy * (s + x * s * (min(e, 0x1p126) * s) * slope)};
   }
   TensorExpr phi = exp(-0.5 * square(x)) * kInvRootTwoPi;
-  TensorExpr cdf = 0.5 * (1.0 + erf(x * kRootHalf));
-  return {dy * (cdf + x * phi)};
+  return {dy * (normalCdf(x) + x * phi)};
 }
 
 // min(max(x, lo), hi): at a tie the left operand is taken, so that the gradient passes at the bounds

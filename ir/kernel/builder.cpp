@@ -174,7 +174,7 @@ KV KernelBuilder::op(Opcode code, std::span<const KV> operands, DType dtype) {
   int level = 0;
   Type type = Type::scalar(dtype);
   for (const KV& operand : operands) {
-    if (operand.type.isCoopmat()) type = operand.type;
+    if (operand.type.isCoopmat()) type = operand.type, type.dtype = dtype;
     type.lanes = std::max(type.lanes, operand.type.lanes);
     level = std::max(level, operand.level);
   }

@@ -127,6 +127,7 @@ Result<Types> ballot(const Op& op) {
 }
 
 Result<Types> select(const Op& op) {
+  if (takesMatrices(op)) return coopmatLanes(op);
   TG_TRY(Type cond, plainOperand(op, 0));
   TG_TRY(Types types, laneWise(op, 1));
   Type& type = types[0];

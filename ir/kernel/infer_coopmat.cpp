@@ -184,20 +184,33 @@ bool takesMatrices(const Op& op) {
   });
 }
 
+/// The shape of the matrices among the operands from `first` to `end`. An error if one of these operands is neither a
+/// scalar of `dtype` nor such a matrix of sums of the others' shape.
+Result<Type> matrixOf(const Op& op, int first, int end, DType dtype, Type matrix) {
+  for (int i = first; i < end; ++i) {
+    const Type type = operandType(op, op.operands[i]);
+    if (op.operands[i].isLiteral() || type == Type::scalar(dtype)) continue;
+    const bool fits = type.isCoopmat() && type.use == MatrixUse::acc && type.dtype == dtype;
+    if (!fits || (matrix.isCoopmat() && type.shape != matrix.shape))
+      return violation(op, "c1",
+                       fmt::format("{} is neither {} nor an accumulator of it of the others' shape",
+                                   type.str(), Type::scalar(dtype).str()));
+    matrix = type;
+  }
+  return matrix;
+}
+
 Result<Types> coopmatLanes(const Op& op) {
   const KernelSemantics& row = semantics(op.code);
-  const bool reals = row.types == LaneTypes::number || row.types == LaneTypes::real;
-  Type matrix;
-  for (const Operand& operand : op.operands) {
-    const Type type = operandType(op, operand);
-    const bool scalar = operand.isLiteral() || type == Type::scalar(DType::f32);
-    if (!scalar && !(isAccumulator(type) && (!matrix.isCoopmat() || type == matrix)))
-      return violation(op, "c1",
-                       fmt::format("{} is neither f32 nor an accumulator of the others' shape", type.str()));
-    if (!scalar) matrix = type;
-  }
-  if (!reals || row.gives != LaneGives::same || op.numOperands() != op.info().slots.size())
+  const bool selects = op.code == Opcode::k_select, bits = row.types == LaneTypes::bits;
+  const bool suits = selects || bits || row.types == LaneTypes::number || row.types == LaneTypes::real;
+  const bool known = selects || row.gives == LaneGives::same || row.gives == LaneGives::condition;
+  if (!suits || !known || op.numOperands() != op.info().slots.size())
     return violation(op, "c1", fmt::format("{} takes no matrices", op.info().name));
+  const DType dtype = bits ? DType::i1 : DType::f32;
+  TG_TRY(Type matrix, matrixOf(op, 0, selects ? 1 : 0, DType::i1, {}));
+  TG_TRY(matrix, matrixOf(op, selects ? 1 : 0, op.numOperands(), dtype, matrix));
+  matrix.dtype = selects ? dtype : row.given(dtype);
   return Types{matrix};
 }
 

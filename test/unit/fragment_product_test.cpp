@@ -29,16 +29,17 @@ struct ProductCase {
   const char* also = nullptr;  ///< another result of the same type
 };
 
-/// M, N, R, V and S stand for the types of f32, of 16 bits, of the result, of a row and of one element.
+/// W, N, V and B stand for the types of f32, of 16 bits, of a row, and of conditions.
 std::string textOf(const ProductCase& c) {
   const std::string wide = fmt::format("tensor<{}x{}xf32>", c.m, c.n),
                     narrow = fmt::format("tensor<{}x{}x{}>", c.m, c.n, name(c.dtype)),
+                    mask = fmt::format("tensor<{}x{}xi1>", c.m, c.n),
                     row = fmt::format("tensor<{}xf32>", c.n), result = c.result[0] == 'N' ? narrow : wide;
   std::string body;
   for (const char* at = c.behind; *at; ++at) {
     const bool alone = at[1] == '\0' || at[1] == '\n' || at[1] == ' ' || at[1] == ',';
-    if (alone && at > c.behind && at[-1] == ' ' && std::string("WNV").find(*at) != std::string::npos)
-      body += *at == 'W' ? wide : *at == 'N' ? narrow : row;
+    if (alone && at > c.behind && at[-1] == ' ' && std::string("WNVB").find(*at) != std::string::npos)
+      body += *at == 'W' ? wide : *at == 'N' ? narrow : *at == 'V' ? row : mask;
     else
       body += *at;
   }
@@ -129,6 +130,19 @@ constexpr const char* kScaled = R"(    %v = tg.mul %b, %c : V
     %r = tg.sub %t, %v : W)";
 constexpr const char* kErf = R"(    %t = tg.gelu %y : W
     %r = tg.cast %t : N)";
+constexpr const char* kErfGrad = R"(    %e = tg.cast %g : W
+    %t = tg.gelu_grad %e, %y : W
+    %r = tg.cast %t : N)";
+constexpr const char* kReluGrad = R"(    %e = tg.cast %g : W
+    %o = tg.constant 0.0 : W
+    %k = tg.greater %e, %o : B
+    %j = tg.less %e, %c : B
+    %l = tg.and %k, %j : B
+    %t = tg.select %l, %y, %o : W
+    %r = tg.cast %t : N)";
+constexpr const char* kElu = R"(    %t = tg.elu %y {alpha = 0.5} : W
+    %u = tg.leaky_relu %t {slope = 0.1} : W
+    %r = tg.cast %u : N)";
 
 INSTANTIATE_TEST_SUITE_P(Epilogues, FragmentProduct,
                          ::testing::Values(ProductCase{"cast", 64, 64, 32, DType::f16, kCast},
@@ -138,7 +152,10 @@ INSTANTIATE_TEST_SUITE_P(Epilogues, FragmentProduct,
                                            ProductCase{"gelu", 64, 64, 32, DType::f16, kGelu, "N", true, "h"},
                                            ProductCase{"geluGrad", 64, 80, 32, DType::bf16, kGeluGrad},
                                            ProductCase{"scaled", 64, 64, 32, DType::f16, kScaled, "W"},
-                                           ProductCase{"erf", 64, 64, 32, DType::f16, kErf, "N", false},
+                                           ProductCase{"erf", 64, 64, 32, DType::f16, kErf},
+                                           ProductCase{"erfGrad", 64, 64, 32, DType::bf16, kErfGrad},
+                                           ProductCase{"reluGrad", 64, 80, 32, DType::bf16, kReluGrad},
+                                           ProductCase{"elu", 48, 64, 32, DType::f16, kElu},
                                            ProductCase{"odd", 40, 64, 32, DType::f16, kCast, "N", false}),
                          [](const auto& info) {
                            return std::string(info.param.label) + std::string(name(info.param.dtype));
