@@ -7,6 +7,7 @@
 //   %n = tg.mean %h {axes = [0]}     mean     over the batch; sums and multiples of means are means too
 //   %c = tg.sub %h, %n               refused: each row depends on all others, as in a batch norm
 //   %w = tg.param @w                 fixed    depends on no row
+//   %z = tg.constant 0.0             rows     if %x is added to it: set-dim gives each part as many of its rows
 //
 // An axis may hold the batch and axes behind it, such as the tokens of all sequences: the rows are then its equal parts.
 #include "passes/mean_of_parts.h"
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -38,12 +40,23 @@ class PartsCheck {
 
   Result<void> run() {
     for (const auto& arg : func_.body.args)
-      if (const int axis = batchAxis(*arg); axis >= 0) shares_[arg.get()] = {How::rows, axis};
+      if (const int axis = batchAxis(*arg); axis >= 0) rows_[arg.get()] = {How::rows, axis};
+    while (true) {
+      const size_t before = rows_.size();
+      shares_ = rows_;
+      Result<void> done = visitAll();
+      if (rows_.size() == before) return done;
+    }
+  }
+
+ private:
+  using Shares = std::unordered_map<const Value*, Share>;
+
+  Result<void> visitAll() {
     for (const Op* op : func_.body.ops) TG_CHECK(visit(*op));
     return {};
   }
 
- private:
   Share of(const Value* value) const {
     auto found = shares_.find(value);
     return found == shares_.end() ? Share() : found->second;
@@ -76,11 +89,41 @@ class PartsCheck {
       mean = mean || isMean(value);
     });
     if (!rows && !mean) return {};
+    findRepeated(op);
     if (mean) return isLinear(op) ? keep(op, kMean) : refused(op, "computes with a mean over the batch");
     if (joinsRows(op)) return keep(op, kMean);
     const std::optional<int> axis = axisOfResult(op);
     if (!axis) return refused(op, "joins rows of the batch, or is not known to keep them apart");
     return keep(op, {How::rows, *axis});
+  }
+
+  /// Finds fixed operands that meet rows along their axis: set-dim gives them as many rows as a part has.
+  void findRepeated(const Op& op) {
+    const bool joins = op.code == Opcode::concat;
+    if (!joins && op.code != Opcode::select && op.info().scalar == Scalar::none) return;
+    forEachUse(op, [&](const Value* met) {
+      const int axis = of(met).axis, back = met->type.rank() - axis;
+      if (!isRows(met) || met->type.shape[axis] == 1) return;
+      if (joins && normalAxis(as::concat(op).axis(), met->type.rank()) == axis) return;
+      forEachUse(op, [&](const Value* value) {
+        const int at = value->type.rank() - back;
+        if (isFixed(value) && at >= 0 && value->type.shape[at] == met->type.shape[axis]) repeat(*value, at);
+      });
+    });
+  }
+
+  /// Records the ops that set-dim changes so that a value has more or fewer rows along the axis.
+  void repeat(const Value& value, int axis) {
+    if (!value.def || !traced_.insert(&value).second) return;
+    const Opcode code = value.def->code;
+    if (code == Opcode::constant || code == Opcode::broadcast_to || code == Opcode::iota) {
+      rows_[&value] = {How::rows, axis};
+      return;
+    }
+    forEachUse(*value.def, [&](const Value* operand) {
+      if (operand->type.rank() == value.type.rank() && operand->type.shape[axis] == value.type.shape[axis])
+        repeat(*operand, axis);
+    });
   }
 
   Result<void> checkResults(const Op& op) const {
@@ -300,7 +343,9 @@ class PartsCheck {
 
   const Item& func_;
   int64_t batch_;
-  std::unordered_map<const Value*, Share> shares_;
+  Shares shares_;
+  Shares rows_;  ///< what has rows from the start: arguments, and what set-dim repeats
+  std::unordered_set<const Value*> traced_;
 };
 
 }  // namespace

@@ -9,8 +9,9 @@
 //
 // Extents without an attribute follow from the operands. An extent that an attribute or a leaf op spells out may be that of
 // the axis, or a number that happens to equal it; if the result depends on which, that is an error.
-// Random numbers that meet a value with the axis in an elementwise op get the new extent: each row of the batch draws its
-// own.
+// Random numbers, constants of one value, an iota along another axis and what broadcast_to repeats get the new extent if
+// they meet a value with the axis, element by element or side by side in a concat: each row of the batch draws its own
+// numbers or has the same as the others.
 // A reshape keeps the order of elements, so the axis of its result that holds the named one is the one with as many
 // elements behind it as before. A value may have the axis twice, as the scores of attention do.
 // Requires: stage tensor.
@@ -73,7 +74,7 @@ class Resizing {
     for (Op* op = func_.body.ops.front(); op; op = op->next()) {
       const auto done = [&](const auto& result) { return resizedOf(result.get()) != nullptr; };
       if (std::any_of(op->results.begin(), op->results.end(), done)) continue;  // visited before going back
-      if (Op* leaf = drawnForAxis(*op))
+      if (Op* leaf = grownForAxis(*op))
         op = leaf;
       else
         TG_CHECK(visit(*op));
@@ -89,8 +90,7 @@ class Resizing {
   void remarkKept(const PassContext& context) const {
     if (old_ == n_) return;
     for (const Op* op : func_.body.ops)
-      if ((op->code == Opcode::random_uniform || op->code == Opcode::random_normal) &&
-          !resizedOf(op->result()) && mentions(op->result()->type))
+      if (isRandom(*op) && !resizedOf(op->result()) && mentions(op->result()->type))
         context.remark(op->loc,
                        fmt::format("%{} of @{} stays {}: these random numbers meet no value with the {}, "
                                    "element by element",
@@ -158,7 +158,7 @@ class Resizing {
     if (suspect && op.results.empty()) return guess(op, suspect);
     TG_CHECK(rewriteAttributes(op, *source));
     TG_CHECK(retype(op, *source, suspect));
-    if (!suspect && writesRows(op)) suspects_[op.result()] = op.result();
+    if (!suspect && (writesRows(op) || repeatsSame(op))) suspects_[op.result()] = op.result();
     return {};
   }
 
@@ -177,44 +177,74 @@ class Resizing {
     return op.info().scalar != Scalar::none || op.code == Opcode::select || op.code == Opcode::cast;
   }
 
-  /// Records which values are random numbers, or computed from them element by element.
+  static bool isRandom(const Op& op) {
+    return op.code == Opcode::random_uniform || op.code == Opcode::random_normal;
+  }
+
+  /// Whether an op can make more rows along an axis of its result: it draws them, or all are the same.
+  static bool canGrow(const Op& op, int axis) {
+    if (op.code == Opcode::broadcast_to) {
+      const Shape& from = op.in(0)->type.shape;
+      const int at = axis - (op.result()->type.rank() - from.rank());
+      return at < 0 || from[at] == 1;
+    }
+    if (op.code == Opcode::iota) return axis != normalAxis(as::iota(op).axis(), op.result()->type.rank());
+    return isRandom(op) || (op.code == Opcode::constant && op.operands[0].text != "dense");
+  }
+
+  /// Records which values come from ops that can grow, through ops that keep the place of axes.
   void remember(Op& op) {
     if (op.results.empty() || resizedOf(op.result())) return;
-    if (op.code == Opcode::random_uniform || op.code == Opcode::random_normal) drawn_[op.result()] = &op;
-    if (!isElementwise(op)) return;
+    if (isRandom(op) || op.code == Opcode::constant || op.code == Opcode::broadcast_to ||
+        op.code == Opcode::iota)
+      growing_[op.result()] = &op;
+    const bool product = op.code == Opcode::matmul && !as::matmul(op).transpose_a();
+    if (!isElementwise(op) && !product && op.code != Opcode::slice) return;
     forEachUse(op, [&](Value* value) {
-      if (auto it = drawn_.find(value); it != drawn_.end() && value->type.shape == op.result()->type.shape)
-        drawn_.emplace(op.result(), it->second);
+      auto it = growing_.find(value);
+      const bool keeps = isElementwise(op)
+                             ? value->type.shape == op.result()->type.shape
+                             : value == op.in(0) && value->type.rank() == op.result()->type.rank();
+      if (it != growing_.end() && keeps) growing_.emplace(op.result(), it->second);
     });
   }
 
-  /// Gives random numbers that meet the axis in this op its new extent. Returns the op that draws them, to continue behind
-  /// it; null if there are none.
-  Op* drawnForAxis(const Op& op) {
-    if (!isElementwise(op)) return nullptr;
+  /// Gives an op that can grow, and whose result meets the axis in this op, the axis' new extent. Returns the op that grew,
+  /// to continue behind it; null if there is none.
+  Op* grownForAxis(const Op& op) {
+    const bool joins = op.code == Opcode::concat;
+    if (!isElementwise(op) && !joins) return nullptr;
     const Value* met = nullptr;
     forEachUse(op, [&](Value* value) {
       if (const Resized* resized = resizedOf(value); resized && !resized->axes.empty() && !met) met = value;
     });
     if (!met) return nullptr;
     const Resized source = *resizedOf(met);
+    const int joined = joins ? normalAxis(as::concat(op).axis(), source.before.rank()) : -1;
     Op* leaf = nullptr;
     forEachUse(op, [&](Value* value) {
-      auto it = drawn_.find(value);
-      if (leaf || it == drawn_.end()) return;
-      Resized drawn{it->second->result()->type, {}};
+      auto it = growing_.find(value);
+      if (leaf || it == growing_.end()) return;
+      // One row is as good as several that are the same.
+      if (old_ == 1 && !joins && !isRandom(*it->second)) return;
+      Resized grown{it->second->result()->type, {}};
       for (const Axis& axis : source.axes) {
-        const int at = drawn.before.rank() - source.before.rank() + axis.at;
-        if (at >= 0 && drawn.before.shape[at] == source.before.shape[axis.at])
-          drawn.axes.push_back({at, axis.inner});
+        const int at = grown.before.rank() - source.before.rank() + axis.at;
+        if (at >= 0 && at != joined && grown.before.shape[at] == source.before.shape[axis.at] &&
+            value->type.shape[at] == grown.before.shape[at] && canGrow(*it->second, at))
+          grown.axes.push_back({at, axis.inner});
       }
-      if (drawn.axes.empty()) return;
+      if (grown.axes.empty()) return;
       leaf = it->second;
-      for (const Axis& axis : drawn.axes)
-        leaf->result()->type.shape[axis.at] =
-            met->type.shape[axis.at + source.before.rank() - drawn.before.rank()];
-      resized_[leaf->result()] = std::move(drawn);
-      std::erase_if(drawn_, [&](const auto& each) { return each.second == leaf; });
+      Shape& shape = leaf->result()->type.shape;
+      for (const Axis& axis : grown.axes)
+        shape[axis.at] = met->type.shape[axis.at + source.before.rank() - grown.before.rank()];
+      if (leaf->code == Opcode::broadcast_to)
+        leaf->setAttr("shape", Attr::ints({shape.begin(), shape.end()}));
+      resized_[leaf->result()] = std::move(grown);
+      std::erase_if(growing_, [&](const auto& each) { return each.second == leaf; });
+      std::erase_if(suspects_, [&](const auto& each) { return each.second == leaf->result(); });
+      if (repeatsSame(*leaf)) suspects_[leaf->result()] = leaf->result();
     });
     return leaf;
   }
@@ -241,6 +271,15 @@ class Resizing {
            (op.code == Opcode::take_along_axis_grad && as::take_along_axis_grad(op).extent() == old_);
   }
 
+  /// Whether an op repeats the same along an axis as often as the old extent.
+  bool repeatsSame(const Op& op) const {
+    if (op.code != Opcode::broadcast_to && op.code != Opcode::constant) return false;
+    const Type& type = op.result()->type;
+    for (int axis = 0; axis < type.rank(); ++axis)
+      if (type.shape[axis] == old_ && canGrow(op, axis)) return true;
+    return false;
+  }
+
   bool mentions(const Type& type) const {
     for (int64_t extent : type.shape)
       if (extent == old_) return true;
@@ -259,11 +298,27 @@ class Resizing {
   Result<void> rewriteAttributes(Op& op, const Resized& source) {
     if (op.code == Opcode::reshape) return rewriteReshape(op, source);
     if (op.code == Opcode::slice) return rewriteSlice(op, source);
+    if (op.code == Opcode::broadcast_to) return rewriteBroadcast(op, source);
     if (op.code == Opcode::custom) return isBatch() ? resizeResults(op) : checkResults(op);
-    if (find(op.attrs, "shape"))
-      return dim_.error(op.loc, 5,
-                        fmt::format("{} writes the shape {} of a value that has the {}", op.info().name,
-                                    op.attr("shape").str(), dim_.name));
+    return find(op.attrs, "shape") ? Result<void>(writtenShape(op)) : Result<void>();
+  }
+
+  Error writtenShape(const Op& op) const {
+    return dim_.error(op.loc, 5,
+                      fmt::format("{} writes the shape {} of a value that has the {}", op.info().name,
+                                  op.attr("shape").str(), dim_.name));
+  }
+
+  /// Updates the axes of a broadcast_to's shape that its operand has. An axis of 1 that it repeats would not be 1.
+  Result<void> rewriteBroadcast(Op& op, const Resized& source) {
+    std::vector<int64_t> extents = as::broadcast_to(op).shape();
+    const size_t added = extents.size() - static_cast<size_t>(source.before.rank());
+    for (const Axis& axis : source.axes) {
+      int64_t& extent = extents[added + static_cast<size_t>(axis.at)];
+      if (extent != source.before.shape[axis.at]) return writtenShape(op);
+      extent = op.in(0)->type.shape[axis.at];
+    }
+    op.setAttr("shape", Attr::ints(extents));
     return {};
   }
 
@@ -455,7 +510,7 @@ class Resizing {
   std::vector<Axis> reshaped_;  ///< axes of the result of the current reshape
   std::unordered_map<const Value*, Resized> resized_;
   std::unordered_map<const Value*, const Value*> suspects_;  ///< to the value whose text has the old extent
-  std::unordered_map<const Value*, Op*> drawn_;              ///< random numbers, to the op that draws them
+  std::unordered_map<const Value*, Op*> growing_;            ///< to the op that can grow
 };
 
 /// The names of axes in the module, for messages.

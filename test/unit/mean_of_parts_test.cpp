@@ -61,6 +61,24 @@ const PartsCase kCases[] = {
      "%m = tg.mean %z {axes = [0, 1]} : tensor<f32> %q = tg.square %w : tensor<6x5xf32> "
      "%l2 = tg.sum %q {axes = [0, 1]} : tensor<f32> %loss = tg.add %m, %l2 : tensor<f32>",
      ""},
+    {"token", "%x: tensor<4x2x6xf32> {batch = 0}",
+     "%w = tg.param @w : tensor<6x5xf32> %r = tg.slice %w {starts = [0, 0], limits = [6, 1]} : "
+     "tensor<6x1xf32> "
+     "%o = tg.reshape %r {shape = [1, 1, 6]} : tensor<1x1x6xf32> "
+     "%t = tg.broadcast_to %o {shape = [4, 1, 6]} : tensor<4x1x6xf32> "
+     "%h = tg.concat %t, %x {axis = 1} : tensor<4x3x6xf32> %s = tg.square %h : tensor<4x3x6xf32> "
+     "%m = tg.max_reduce %s {axes = [1, 2]} : tensor<4xf32> %loss = tg.mean %m {axes = [0]} : tensor<f32>",
+     ""},
+    {"start", "%x: tensor<4x5xf32> {batch = 0}",
+     "%w = tg.param @w : tensor<6x5xf32> %o = tg.constant 0.5 : tensor<4x6xf32> "
+     "%z = tg.matmul %o, %w : tensor<4x5xf32> %h = tg.add %x, %z : tensor<4x5xf32> %a = tg.tanh %h : "
+     "tensor<4x5xf32> %loss = tg.mean %a {axes = [0, 1]} : tensor<f32>",
+     ""},
+    {"counted", "%x: tensor<4x6xf32> {batch = 0}",
+     "%o = tg.constant 1.0 : tensor<4x6xf32> %k = tg.mul %x, %o : tensor<4x6xf32> "
+     "%n = tg.sum %o {axes = [0, 1]} : tensor<f32> %m = tg.mean %k {axes = [0, 1]} : tensor<f32> "
+     "%loss = tg.mul %m, %n : tensor<f32>",
+     "%n = tg.sum joins rows of the batch"},
     {"sum", "%x: tensor<4x6xf32> {batch = 0}", "%loss = tg.sum %x {axes = [0, 1]} : tensor<f32>",
      "%loss = tg.sum joins rows of the batch"},
     {"norm", "%x: tensor<4x6xf32> {batch = 0}",
