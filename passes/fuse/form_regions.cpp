@@ -29,7 +29,6 @@
 #include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/collective.h"
-#include "ir/op_view.h"
 #include "ir/unread.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
@@ -55,7 +54,6 @@ class Former {
 
  private:
   void keepEffects();
-  void storeTurned();
   void findReaders();
   void keepWithSum(const Op& sum);
   void partition();
@@ -126,23 +124,6 @@ void Former::keepEffects() {
       });
   }
   boundViews(func_, forced_);
-}
-
-/// Stores transposed images whose overlapping windows a kernel reads, such as those of a depthwise convolution behind a
-/// layer norm: it would read each element once for every window that holds it, and neighbours far apart. A depthwise 7x7
-/// took 585 us on an H100 for 32 images of 56x56 with 96 channels last, 80 with channels first.
-void Former::storeTurned() {
-  if (target_.reduce != "workgroup") return;
-  for (const Op* op : func_.body.ops) {
-    if (op->code != Opcode::unfold || as::unfold(*op).size() <= as::unfold(*op).step()) continue;
-    auto isView = [](const Op* def) { return def && (def->info().has(table::view) || isWidening(*def)); };
-    for (const Op* view = op->in(0)->def; isView(view); view = view->in(0)->def) {
-      if (view->code == Opcode::unfold) break;  // of the same windows
-      if (view->code != Opcode::transpose) continue;
-      const int64_t last = as::transpose(*view).perm().back();
-      if (last + 1 != view->result()->type.rank()) forced_.emplace(view, op);
-    }
-  }
 }
 
 /// The region that an op forms by itself; its ops are not filled in.
@@ -229,18 +210,6 @@ bool Former::sumsOnTheWay(const Op& sum, const Region& rows) const {
            const int64_t theirs = rowsPerSum(*other, rows.rows);
            return theirs == 0 || theirs == each;
          });
-}
-
-/// Whether a transpose puts elements of different rows side by side: a kernel over rows that stored its result would
-/// compute a whole row for each element.
-static bool mixesRows(const Op& op, const RowSpace& rows) {
-  if (op.code != Opcode::transpose) return false;
-  const std::vector<int64_t> perm = as::transpose(op).perm();
-  int64_t kept = 1;  // elements that stay together
-  for (int axis = static_cast<int>(perm.size()) - 1; axis >= 0 && perm[static_cast<size_t>(axis)] == axis;
-       --axis)
-    kept *= op.result()->type.shape[axis];
-  return kept < rows.length;
 }
 
 /// Whether one kernel can compute an op and the region that makes `through`, one of its operands: same loops, same order of
@@ -471,7 +440,6 @@ void Former::partition() {
     if (home < 0 && (own.space == Space::row || own.space == Space::sum)) home = rowPartner(*op, own);
     if (home < 0) {
       home = graph_.add();
-      own.first = position_[op];
       regions_.push_back(own);
       if (auto at = forced_.find(op); at != forced_.end() && at->second->code == Opcode::custom)
         because(why, "the kernel @{} reads it from memory", at->second->operands[0].text);
@@ -552,7 +520,7 @@ void Former::emit() {
 
 void Former::run() {
   keepEffects();
-  storeTurned();
+  storeTurned(func_, target_, forced_);
   for (const Op* op : func_.body.ops)
     if (isInline(*op) && !forced_.contains(op)) copied_.insert(op);
   partition();

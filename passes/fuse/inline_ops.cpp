@@ -60,6 +60,20 @@ void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forc
   }
 }
 
+void storeTurned(const Item& func, const Target& target, std::unordered_map<const Op*, const Op*>& forced) {
+  if (target.reduce != "workgroup") return;
+  for (const Op* op : func.body.ops) {
+    if (op->code != Opcode::unfold || as::unfold(*op).size() <= as::unfold(*op).step()) continue;
+    auto isView = [](const Op* def) { return def && (def->info().has(table::view) || isWidening(*def)); };
+    for (const Op* view = op->in(0)->def; isView(view); view = view->in(0)->def) {
+      if (view->code == Opcode::unfold) break;  // of the same windows
+      if (view->code != Opcode::transpose) continue;
+      const int64_t last = as::transpose(*view).perm().back();
+      if (last + 1 != view->result()->type.rank()) forced.emplace(view, op);
+    }
+  }
+}
+
 /// Whether only products in f32x3, which split f32 into halves, read a value, maybe through views.
 static bool readBySplits(const Value& value) {
   return !value.uses.empty() && std::all_of(value.uses.begin(), value.uses.end(), [](const Use& use) {

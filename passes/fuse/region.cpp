@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ir/access.h"
+#include "ir/op_view.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
 
@@ -40,6 +41,16 @@ bool slicesFold(const Op& op, const Value& fold) {
     reads += value == &fold;
   });
   return reads == 1;
+}
+
+bool mixesRows(const Op& op, const RowSpace& rows) {
+  if (op.code != Opcode::transpose) return false;
+  const std::vector<int64_t> perm = as::transpose(op).perm();
+  int64_t kept = 1;  // elements that stay together
+  for (int axis = static_cast<int>(perm.size()) - 1; axis >= 0 && perm[static_cast<size_t>(axis)] == axis;
+       --axis)
+    kept *= op.result()->type.shape[axis];
+  return kept < rows.length;
 }
 
 bool repeatsDraws(const Region& own, const Region& other) {

@@ -19,7 +19,6 @@ struct Region {
   int64_t elements = 0;  ///< of each result, in map, product and sum; a window counts as a sum
   RowSpace rows;         ///< row
   std::vector<Op*> ops;  ///< in text order
-  int first = 0;         ///< text position of its first op
 };
 
 /// Whether `op` reads `base` in the order of its elements: only reshapes and widening casts lie between.
@@ -34,6 +33,10 @@ bool scatters(const Region& region);
 /// Whether an op reads each element of a fold at most once, in slices: the fold's kernel can compute the op, and leaves out
 /// what is cut off. Folds are cut where their windows lie on padding.
 bool slicesFold(const Op& op, const Value& fold);
+
+/// Whether a transpose puts elements of different rows side by side: a kernel over rows that stored its result would
+/// compute a whole row for each element.
+bool mixesRows(const Op& op, const RowSpace& rows);
 
 /// Whether joining would repeat random draws: `own`, a kernel over rows, would compute the map `other` in each pass,
 /// drawing one number at a time. That costs more than to draw four at a time once and go through memory. With few
