@@ -10,7 +10,8 @@
 // Each op starts alone and joins the region of a producer when one kernel can compute both: the loops are the same
 // (elements, rows, a product's elements), the target allows the bindings, and the op reads nothing from outside that
 // depends on the region. Of several producers the one with the largest value is taken, since that value then need not go
-// through memory. Views, constants and iota are copied into every reader. A kernel over rows also computes sums over
+// through memory. If that is a map, those of the other producers that are maps become part of it. Views, constants and
+// iota are copied into every reader. A kernel over rows also computes sums over
 // these rows; where it cannot, maps that only such a sum reads stay with the sum, as they would be stored for it alone.
 // At the end, kernels that only put results side by side are removed (read_joins.h).
 //
@@ -61,10 +62,11 @@ class Former {
   Region alone(const Op& op) const;
   bool sumsOnTheWay(const Op& sum, const Region& rows) const;
   bool joins(const Op& op, const Region& own, const Region& other, Value* through) const;
-  int bestProducer(Op& op, const Region& own, std::string& why);
+  int bestProducer(Op& op, const Region& own, std::string& why, std::vector<int>& possible);
+  void absorb(int home, const std::vector<int>& others, const Op& op);
   bool waitsDearly(const Op& op, const Region& product);
   bool holds(int region, const Op* op) const;
-  bool fits(int region, const Op& op);
+  bool fits(const std::vector<int>& regions, const Op& op);
   /// Formats the reason why an op starts a region, if there is a report.
   template <class... Args>
   void because(std::string& why, fmt::format_string<Args...> text, Args&&... args) const {
@@ -178,15 +180,19 @@ bool Former::holds(int region, const Op* op) const {
 
 static int primitives(const Op& op) { return op.info().has(table::composite) ? kCompositePrimitives : 1; }
 
-/// Whether the region with this op keeps the target's bindings, and is small enough to compile soon.
-bool Former::fits(int region, const Op& op) {
-  std::vector<const Op*> ops(regions_[static_cast<size_t>(region)].ops.begin(),
-                             regions_[static_cast<size_t>(region)].ops.end());
-  ops.push_back(&op);
+/// Whether these regions with this op as one keep the target's bindings, and are small enough to compile soon.
+bool Former::fits(const std::vector<int>& regions, const Op& op) {
+  std::vector<const Op*> ops{&op};
+  for (int region : regions) {
+    const std::vector<Op*>& own = regions_[static_cast<size_t>(region)].ops;
+    ops.insert(ops.end(), own.begin(), own.end());
+  }
   int size = 0;
   for (const Op* each : ops) size += primitives(*each);
   if (size > kMostPrimitives) return false;
-  auto inside = [&](const Op* each) { return each == &op || holds(region, each); };
+  auto inside = [&](const Op* each) {
+    return each == &op || std::any_of(regions.begin(), regions.end(), [&](int r) { return holds(r, each); });
+  };
   Bindings bound(target_);
   for (const Op* each : ops) {
     for (const Value* base : bases(*each))
@@ -285,8 +291,9 @@ bool Former::waitsDearly(const Op& op, const Region& product) {
   return kept >= op.result()->type.bytes() + kWorthAKernel;
 }
 
-/// The region that an op joins: that of the largest operand that passes all tests, or -1. `why` is the last test failed.
-int Former::bestProducer(Op& op, const Region& own, std::string& why) {
+/// The region that an op joins: that of the largest operand that passes all tests, or -1. `why` is the last test failed,
+/// `possible` all regions that pass.
+int Former::bestProducer(Op& op, const Region& own, std::string& why, std::vector<int>& possible) {
   const auto sum = sumOf_.find(&op);
   const auto maximum = maxima_.find(&op);
   int best = -1;
@@ -313,7 +320,7 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
       because(why, "%{} holds random draws, which its passes over a row would repeat", base->name);
       continue;
     }
-    if (!fits(candidate, op)) {
+    if (!fits({candidate}, op)) {
       because(why, "with %{} it would bind more buffers than target '{}' allows", base->name, target_.name);
       continue;
     }
@@ -339,9 +346,30 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
       because(why, "another operand depends on %{}'s kernel", base->name);
       continue;
     }
+    possible.push_back(candidate);
     if (base->type.bytes() > bestBytes) best = candidate, bestBytes = base->type.bytes();
   }
   return best;
+}
+
+/// Makes other maps that an op could join part of the one that it joins, unless one of the two depends on the other. An
+/// example is a recurrent cell, whose gates are maps of slices of one product.
+void Former::absorb(int home, const std::vector<int>& others, const Op& op) {
+  Region& region = regions_[static_cast<size_t>(home)];
+  for (int number : others) {
+    Region& other = regions_[static_cast<size_t>(number)];
+    if (region.space != Space::map || other.space != Space::map || number == home || other.ops.empty())
+      continue;
+    if (graph_.reaches(home, number) || graph_.reaches(number, home) || !fits({home, number}, op)) continue;
+    for (Op* each : other.ops) regionOf_[each] = home;
+    std::vector<Op*> ops;
+    std::merge(region.ops.begin(), region.ops.end(), other.ops.begin(), other.ops.end(),
+               std::back_inserter(ops),
+               [&](const Op* a, const Op* b) { return position_[a] < position_[b]; });
+    region.ops = std::move(ops);
+    other.ops.clear();
+    graph_.merge(home, number);
+  }
 }
 
 void Former::link(int region, const Op& op) {
@@ -367,7 +395,7 @@ int Former::rowPartner(const Op& op, const Region& own) {
     });
     const bool suits =
         own.space == Space::row ? other.rows == own.rows : sumsOnTheWay(op, other) && keepsOrder(op, base);
-    if (!alone || other.space != Space::row || !suits || !fits(first->second, op)) continue;
+    if (!alone || other.space != Space::row || !suits || !fits({first->second}, op)) continue;
     const std::vector<Value*>& operands = bases(op);
     bool cycle = std::any_of(operands.begin(), operands.end(), [&](const Value* operand) {
       auto producer = operand->def ? regionOf_.find(operand->def) : regionOf_.end();
@@ -436,7 +464,8 @@ void Former::partition() {
     if (isBoundary(*op) || copied_.contains(op)) continue;
     Region own = alone(*op);
     std::string why;
-    int home = own.space == Space::closed ? -1 : bestProducer(*op, own, why);
+    std::vector<int> possible;
+    int home = own.space == Space::closed ? -1 : bestProducer(*op, own, why, possible);
     if (home < 0 && (own.space == Space::row || own.space == Space::sum)) home = rowPartner(*op, own);
     if (home < 0) {
       home = graph_.add();
@@ -445,6 +474,7 @@ void Former::partition() {
         because(why, "the kernel @{} reads it from memory", at->second->operands[0].text);
       whyAlone_.push_back(why);
     }
+    absorb(home, possible, *op);
     Region& region = regions_[static_cast<size_t>(home)];
     if (region.space != Space::row && (own.space == Space::sum || own.space == Space::row)) {
       region.space = own.space;
@@ -506,6 +536,7 @@ void Former::emit() {
   }
   for (int r : graph_.order(std::move(due))) {
     const Region& region = regions_[static_cast<size_t>(r)];
+    if (region.ops.empty()) continue;  // absorbed
     if (isTurn(*region.ops[0]))
       body.push_back(old.take(region.ops[0]));
     else

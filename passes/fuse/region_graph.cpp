@@ -24,6 +24,17 @@ void RegionGraph::link(int producer, int consumer) {
   if (at(producer).turn > at(consumer).turn) orderTurns(producer, consumer);
 }
 
+void RegionGraph::merge(int into, int from) {
+  for (int producer : std::exchange(at(from).producers, {})) {
+    std::erase(at(producer).consumers, from);
+    link(producer, into);
+  }
+  for (int consumer : std::exchange(at(from).consumers, {})) {
+    std::erase(at(consumer).producers, from);
+    link(into, consumer);
+  }
+}
+
 std::vector<int> RegionGraph::collect(int start, std::vector<int> Node::*next, int after, int before) const {
   std::vector<int> found{start};
   at(start).seen = ++search_;

@@ -14,6 +14,8 @@ class RegionGraph {
   int add();
   /// Records that `consumer` reads from `producer`. Requires: `producer` does not depend on `consumer`.
   void link(int producer, int consumer);
+  /// Makes two regions one, `into`; `from` is left without producers and consumers. Requires: neither depends on the other.
+  void merge(int into, int from);
   /// Whether region `to` is region `from` or depends on it.
   bool reaches(int from, int to) const;
   /// The regions that one reads from, ascending.

@@ -15,7 +15,7 @@ TEST(RegionGraph, ReachesAsASearchOfAllThatIsReadDoes) {
   for (int round = 0; round < 200; ++round) {
     fuse::RegionGraph graph;
     std::vector<std::vector<bool>> reaches;  // [to][from], from what is linked, by closing it each time
-    int reordered = 0;
+    int reordered = 0, merged = 0;
     for (int step = 0; step < 120; ++step) {
       const auto count = static_cast<int>(reaches.size());
       if (count < 2 || random() % 3 == 0) {
@@ -27,6 +27,18 @@ TEST(RegionGraph, ReachesAsASearchOfAllThatIsReadDoes) {
       const auto producer = static_cast<int>(random() % count), consumer = static_cast<int>(random() % count);
       ASSERT_EQ(graph.reaches(consumer, producer), reaches[producer][consumer]);
       if (reaches[producer][consumer]) continue;  // a cycle
+      if (!reaches[consumer][producer] && random() % 8 == 0) {
+        graph.merge(consumer, producer);
+        for (int from = 0; from < count; ++from)
+          reaches[consumer][from] = reaches[consumer][from] || (from != producer && reaches[producer][from]);
+        for (std::vector<bool>& row : reaches)
+          for (int from = 0; (row[producer] || row[consumer]) && from < count; ++from)
+            row[from] = row[from] || reaches[consumer][from];
+        for (int other = 0; other < count; ++other)
+          reaches[producer][other] = reaches[other][producer] = other == producer;
+        ++merged;
+        continue;
+      }
       reordered += producer > consumer;
       graph.link(producer, consumer);
       for (std::vector<bool>& row : reaches)
@@ -34,6 +46,7 @@ TEST(RegionGraph, ReachesAsASearchOfAllThatIsReadDoes) {
           row[from] = row[from] || reaches[producer][from];
     }
     EXPECT_GT(reordered, 0);
+    EXPECT_GT(merged, 0);
     for (int to = 0; to < static_cast<int>(reaches.size()); ++to)
       for (int from = 0; from < static_cast<int>(reaches.size()); ++from)
         ASSERT_EQ(graph.reaches(from, to), reaches[to][from]) << from << " " << to;
