@@ -213,6 +213,9 @@ constexpr int kSoon = 8;
 /// How many kernels further a host may be, chosen: so many lie between a weight's gradient and that of the normalisation
 /// in front of it.
 constexpr size_t kHostReach = 8;
+/// Two maps are merged for a tensor that both read if it has at least one in so many of their elements, chosen: the gates of
+/// a cell, whose gradients two kernels put side by side.
+constexpr int64_t kLeastShared = 4;
 /// Growth of peak live bytes that merging may cost, chosen: one part in 100, or this many bytes if that is more.
 constexpr int64_t kLiveGrowth = 100, kLeastGrowth = 1 << 18;
 /// The least results of a workgroup where the schedule does not say: bounds the grid from above.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "ir/access.h"
@@ -22,22 +21,29 @@ std::optional<RowSpace> rowsOf(const Op& fused) {
   return rowSpaceOf(fused.regions[0]->ops);
 }
 
-/// Whether a kernel is a map or a kernel over rows with few ops and results of one size, without groups or random draws.
-bool isCheapKernel(const Op& fused) {
-  if (fused.code != Opcode::fused || !fused.groups.empty() || fused.regions[0]->ops.size() > kMostOpsAgain)
-    return false;
-  const int64_t elements = fused.result()->type.elements();
+/// Whether a kernel is a map.
+bool isMap(const Op& fused) { return std::holds_alternative<MapSchedule>(scheduleOf(fused)); }
+
+/// Whether all results of a kernel without groups have the same number of elements.
+bool isOfOneSize(const Op& fused) {
   auto isOne = [](const Operand& operand) { return operand.items[0].kind == Operand::Kind::value; };
-  auto isWhole = [&](const auto& result) { return result->type.elements() == elements; };
-  if (!std::all_of(fused.operands.begin(), fused.operands.end(), isOne) ||
-      !std::all_of(fused.results.begin(), fused.results.end(), isWhole))
-    return false;
+  return fused.code == Opcode::fused && fused.groups.empty() &&
+         std::all_of(fused.operands.begin(), fused.operands.end(), isOne) &&
+         std::all_of(fused.results.begin(), fused.results.end(), [&](const auto& result) {
+           return result->type.elements() == fused.result()->type.elements();
+         });
+}
+
+/// Whether a kernel is a map or a kernel over rows with few ops and results of one size, without groups or random draws.
+/// `views`: whether it may read other elements of its operands than its own.
+bool isCheapKernel(const Op& fused, bool views) {
+  if (!isOfOneSize(fused) || fused.regions[0]->ops.size() > kMostOpsAgain) return false;
   const bool isRow = std::holds_alternative<RowSchedule>(scheduleOf(fused));
-  if (!isRow && !std::holds_alternative<MapSchedule>(scheduleOf(fused))) return false;
+  if (!isRow && !isMap(fused)) return false;
   return std::all_of(fused.regions[0]->ops.begin(), fused.regions[0]->ops.end(), [&](const Op* op) {
     const Fusion fusion = op->info().fusion;
     return op->code == Opcode::yield || op->code == Opcode::constant ||
-           (keepsElements(*op) && op->code != Opcode::dropout) ||
+           (keepsElements(*op) && op->code != Opcode::dropout) || (views && op->info().has(table::view)) ||
            (isRow && (fusion == Fusion::row || fusion == Fusion::reduce));
   });
 }
@@ -74,8 +80,17 @@ bool visitsElements(const Op& fused, const Value& value) {
   return false;
 }
 
+/// Whether both kernels are maps of as many elements, and a value is no small part of that.
+bool areLikeMaps(const Op& kernel, const Op& host, const Value& value) {
+  const int64_t elements = kernel.result()->type.elements();
+  return isMap(kernel) && isMap(host) && isOfOneSize(host) && host.result()->type.elements() == elements &&
+         kLeastShared * value.type.elements() >= elements;
+}
+
 /// Whether a kernel's loops over a value that both read are those of its host. Rows must also be summed in the same order.
 bool sharesLoops(const Op& kernel, const Op& host, const Value& value) {
+  if (areLikeMaps(kernel, host, value)) return true;
+  if (!isCheapKernel(kernel, false)) return false;
   const std::optional<RowSpace> rows = rowsOf(kernel);
   if (!rows) return value.type.elements() == kernel.result()->type.elements() && visitsElements(host, value);
   if (value.type.elements() != rows->rows * rows->length || rows->length == 1 || rowsOf(host) != rows)
@@ -97,30 +112,42 @@ bool depends(const std::vector<const Op*>& kernels, size_t later, size_t earlier
   return false;
 }
 
+/// Whether a kernel can become results of another: that has its loops over a value that both read, or is a map as it is and
+/// reads another result of the same kernel.
+bool suits(const Op& kernel, const Op& host) {
+  for (const Operand& own : kernel.operands) {
+    if (own.value->uses.empty()) continue;  // only holds the kernel's place in the order
+    const Value& value = *own.items[0].value;
+    for (const Operand& other : host.operands) {
+      if (other.items[0].kind != Operand::Kind::value) continue;
+      const Value* read = other.items[0].value;
+      if (read == &value ? sharesLoops(kernel, host, value)
+                         : value.def && read->def == value.def && areLikeMaps(kernel, host, value))
+        return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<int> hostsOf(const std::vector<const Op*>& kernels,
                          const std::function<bool(size_t at)>& mayJoin) {
-  std::unordered_map<const Op*, size_t> places;
-  for (const Op* op : kernels) places.emplace(op, places.size());
   std::vector<int> hosts(kernels.size(), -1);
-  for (size_t at = 0; at < kernels.size(); ++at) {
-    if (!mayJoin(at) || !isCheapKernel(*kernels[at])) continue;
-    const size_t end = at + kHostReach + 1;
-    size_t host = end;
-    for (const Operand& operand : kernels[at]->operands) {
-      const Value& value = *operand.items[0].value;
-      if (operand.value->uses.empty()) continue;
-      for (const Use& use : value.uses) {
-        const auto place = places.find(use.user());
-        if (place == places.end() || place->second <= at || place->second >= host) continue;
-        const Op& other = *place->first;
-        if (mayJoin(place->second) && other.code == Opcode::fused && takesResults(other) &&
-            sharesLoops(*kernels[at], other, value))
-          host = place->second;
-      }
-    }
-    if (host < end && !depends(kernels, host, at)) hosts[at] = static_cast<int>(host);
+  auto mayHost = [&](size_t at, size_t host) {
+    return mayJoin(host) && kernels[host]->code == Opcode::fused && suits(*kernels[at], *kernels[host]) &&
+           takesResults(*kernels[host]);
+  };
+  for (size_t at = kernels.size(); at-- > 0;) {
+    if (!mayJoin(at) || !isCheapKernel(*kernels[at], true)) continue;
+    const size_t end = std::min(at + kHostReach + 1, kernels.size());
+    size_t host = at + 1;
+    while (host < end && !mayHost(at, host)) ++host;
+    if (host == end || depends(kernels, host, at)) continue;
+    hosts[at] = static_cast<int>(host);
+    if (hosts[host] < 0) continue;
+    const auto further = static_cast<size_t>(hosts[host]);
+    if (further < end && mayHost(at, further) && !depends(kernels, further, at)) hosts[at] = hosts[host];
   }
   return hosts;
 }
