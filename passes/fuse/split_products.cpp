@@ -45,7 +45,7 @@ class ProductSplitter {
     int64_t inner = a[a.rank() - (ta ? 2 : 1)];
     const int64_t m = out[out.rank() - 2], n = out.back();
     const bool isGpu = target_.matmul == "shared", narrow = std::min(m, n) < kLeastSharedSide;
-    if (inner <= (isGpu && narrow ? kLongestNarrow : kLongestLoop) || out.rank() == kMaxRank) return nullptr;
+    if (inner <= longest(op) || out.rank() == kMaxRank) return nullptr;
     int64_t wanted = target_.parallel * kTileElements / out.elements();
     int64_t least = isGpu && narrow ? kLeastNarrowPiece : kLeastPiece;
     if (isGpu && !narrow) {
@@ -74,6 +74,17 @@ class ProductSplitter {
   }
 
  private:
+  /// The longest inner axis of a product that stays whole. It is shorter for a product that leaves most processors idle,
+  /// unless that is the gradient of a weight (the sum over rows), which no other kernel waits for.
+  int64_t longest(const Op& op) const {
+    const Shape& out = op.result()->type.shape;
+    if (target_.matmul != "shared") return kLongestLoop;
+    if (std::min(out[out.rank() - 2], out.back()) < kLeastSharedSide) return kLongestNarrow;
+    const int64_t busy = Blocking{kLeastBlock, kLeastBlock, 0}.blocks(out);
+    const bool waits = as::matmul(op).precision() == "f32" && !as::matmul(op).transpose_a();
+    return waits && kIdleShare * busy <= target_.units() ? kLongestIdle : kLongestLoop;
+  }
+
   /// Whether matrix units compute a product whose operands have 16 bits in memory.
   bool readsNarrow(const Op& op) const {
     const std::string precision = as::matmul(op).precision();
