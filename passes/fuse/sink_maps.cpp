@@ -47,30 +47,34 @@ class Sinker {
   std::unordered_map<const Op*, int> place_;
 };
 
+bool isSingle(const Operand& operand) { return operand.items[0].kind == Operand::Kind::value; }
+
 /// The first argument of a kernel that is bound to this value alone, or null.
 const Value* argFor(const Op& op, const Value& value) {
   if (op.code != Opcode::fused) return nullptr;
   for (const Operand& operand : op.operands)
-    if (operand.items[0].kind == Operand::Kind::value && operand.items[0].value == &value)
-      return operand.value;
+    if (isSingle(operand) && operand.items[0].value == &value) return operand.value;
   return nullptr;
 }
 
-/// Whether a kernel has no groups and a schedule that any map can be added to.
-bool isPlain(const Op& op) {
+/// Whether a kernel writes no groups and has a schedule that any map can be added to.
+bool takesMaps(const Op& op) {
   if (op.code != Opcode::fused || !op.groups.empty()) return false;
   const Schedule schedule = scheduleOf(op);
   return !std::holds_alternative<CustomSchedule>(schedule) &&
-         !std::holds_alternative<AttentionSchedule>(schedule) &&
-         std::all_of(op.operands.begin(), op.operands.end(),
-                     [](const Operand& operand) { return operand.items[0].kind == Operand::Kind::value; });
+         !std::holds_alternative<AttentionSchedule>(schedule);
+}
+
+/// Whether a kernel that maps can be taken from reads no groups either.
+bool isPlain(const Op& op) {
+  return takesMaps(op) && std::all_of(op.operands.begin(), op.operands.end(), isSingle);
 }
 
 bool isElementwise(const Op& op) { return keepsElements(op) && op.code != Opcode::dropout; }
 
 /// Whether a kernel reads each element of an argument only to compute the same element of another value.
 bool readsByElement(const Op& op, const Value& arg) {
-  return isPlain(op) && std::all_of(arg.uses.begin(), arg.uses.end(), [&](const Use& use) {
+  return takesMaps(op) && std::all_of(arg.uses.begin(), arg.uses.end(), [&](const Use& use) {
            const Op& inner = *use.user();
            return inner.code != Opcode::yield && isElementwise(inner) &&
                   inner.result()->type.elements() == arg.type.elements();
@@ -84,8 +88,12 @@ bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Va
   int64_t prolonged = 0;
   Bindings bound(target_);
   bound.write(reader.results.size());
-  for (const Operand& operand : reader.operands)
-    if (operand.items[0].value != &value) bound.read(*operand.items[0].value);
+  for (const Operand& operand : reader.operands) {
+    if (!isSingle(operand))
+      bound.write(1);
+    else if (operand.items[0].value != &value)
+      bound.read(*operand.items[0].value);
+  }
   const int place = place_.at(&reader);
   for (const Value* leaf : slice.leaves) {
     const Value* source = outside.at(leaf);
@@ -112,7 +120,7 @@ void Sinker::addTo(Op& reader, const Value* arg, const Op& from, const Slice& sl
   const std::unordered_map<const Value*, Value*> outside = outsideOf(from);
   RegionWriter writer(reader.loc);
   for (const Operand& operand : reader.operands)
-    if (operand.value != arg) writer.define(operand.value, writer.bind(operand.items[0].value));
+    if (operand.value != arg) writer.define(operand.value, writer.bind(operand.items[0], *operand.value));
   for (const Value* leaf : slice.leaves) writer.define(leaf, writer.bind(outside.at(leaf)));
   for (const Op* op : slice.ops) writer.copy(*op);
   writer.define(arg, writer.here(inner));
