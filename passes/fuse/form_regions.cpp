@@ -11,9 +11,9 @@
 // (elements, rows, a product's elements), the target allows the bindings, and the op reads nothing from outside that
 // depends on the region. Of several producers the one with the largest value is taken, since that value then need not go
 // through memory. If that is a map, those of the other producers that are maps become part of it. Views, constants and
-// iota are copied into every reader. A kernel over rows also computes sums over
-// these rows; where it cannot, maps that only such a sum reads stay with the sum, as they would be stored for it alone.
-// At the end, kernels that only put results side by side are removed (read_joins.h).
+// iota are copied into every reader. A kernel over rows also computes sums over these rows; where it cannot, maps that only
+// such a sum reads stay with the sum, as they would be stored for it alone.
+// Before, rounding moves in front of concatenations; at the end, kernels that only concatenate are removed (read_joins.h).
 //
 // Requires: stage(tensor) with a target, without tg.grad; no op that needs several kernels (split-reductions) or
 //   computes with f16 or bf16 (compute-in-f32).
@@ -584,6 +584,7 @@ Result<void> run_form_regions(Module& module, const FormRegionsOptions& options,
   TG_TRY(const Target target, fuse::targetOn(module, "form-regions"));
   for (Item* func : module.all(ItemKind::func)) {
     TG_CHECK(checkOps(*func, target));
+    fuse::roundPieces(*func, target);
     eraseUnread(func->body.ops);  // a kernel has a result
     fuse::Former(*func, target, options.report ? &context : nullptr).run();
     fuse::readJoins(*func, target);

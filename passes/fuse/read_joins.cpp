@@ -13,19 +13,24 @@
 //            }
 #include "passes/fuse/read_joins.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
 #include <vector>
 
+#include "ir/access.h"
+#include "ir/builder.h"
 #include "ir/op_view.h"
+#include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/slice.h"
 
 namespace tg::fuse {
 namespace {
 
-/// A value of another kernel that a join puts somewhere.
+/// A value that a join puts somewhere: in a kernel, an argument.
 struct Piece {
   const Value* arg = nullptr;
   std::vector<const Op*> views;  ///< from the argument to the pad, in order
@@ -45,6 +50,8 @@ const Value* throughCasts(const Value* value) {
   return value;
 }
 
+bool isView(const Op& op) { return op.code == Opcode::reshape || op.code == Opcode::transpose; }
+
 /// The piece that a tg.pad places along one axis. All pads of a join share `axis`; -1 on the first call, which sets it.
 std::optional<Piece> pieceOf(const Op& pad, int& axis) {
   Piece piece;
@@ -60,10 +67,8 @@ std::optional<Piece> pieceOf(const Op& pad, int& axis) {
     piece.low = low[place];
   }
   const Value* value = throughCasts(pad.in(0));
-  for (; value->def; value = throughCasts(value->def->in(0))) {
-    if (value->def->code != Opcode::reshape && value->def->code != Opcode::transpose) return {};
+  for (; value->def && isView(*value->def); value = throughCasts(value->def->in(0)))
     piece.views.push_back(value->def);
-  }
   std::reverse(piece.views.begin(), piece.views.end());
   piece.arg = value;
   return piece;
@@ -91,6 +96,23 @@ bool sameViews(const Piece& a, const Piece& b) {
              });
 }
 
+/// The pieces of a value, in order along one axis, if it is nothing but at least two values of one type side by side.
+std::optional<Join> evenJoin(const Value& value) {
+  Join join;
+  if (!addPieces(value, join) || join.pieces.size() < 2 || join.axis < 0) return {};
+  std::sort(join.pieces.begin(), join.pieces.end(),
+            [](const Piece& a, const Piece& b) { return a.low < b.low; });
+  const auto count = static_cast<int64_t>(join.pieces.size());
+  const int64_t extent = value.type.shape[join.axis] / count;
+  for (int64_t i = 0; i < count; ++i) {
+    const Piece& piece = join.pieces[static_cast<size_t>(i)];
+    if (piece.low != i * extent || !sameViews(piece, join.pieces[0]) ||
+        piece.arg->type.elements() * count != value.type.elements())
+      return {};
+  }
+  return join;
+}
+
 /// Whether at least a sector of 32 bytes of neighbours in a piece are neighbours in the join.
 bool keepsNeighbours(const Piece& piece, const Type& type) {
   int64_t together = piece.arg->type.shape.back();
@@ -106,28 +128,23 @@ bool keepsNeighbours(const Piece& piece, const Type& type) {
 /// The join that a kernel computes, if it does nothing else and its pieces can become a group; otherwise nothing.
 std::optional<Join> joinOf(Op& op, const Target& target) {
   if (op.code != Opcode::fused || !op.groups.empty() || op.results.size() != 1) return {};
-  Join join{&op, -1, {}};
-  const Value* yield = op.regions[0]->terminator()->in(0);
+  std::optional<Join> join = evenJoin(*op.regions[0]->terminator()->in(0));
+  if (!join) return {};
+  join->region = &op;
   const Type& type = op.result()->type;
-  if (!addPieces(*yield, join) || join.pieces.size() < 2 || join.axis < 0) return {};
-  std::sort(join.pieces.begin(), join.pieces.end(),
-            [](const Piece& a, const Piece& b) { return a.low < b.low; });
   const std::unordered_map<const Value*, Value*> outside = outsideOf(op);
-  const Piece& first = join.pieces[0];
-  const auto count = static_cast<int64_t>(join.pieces.size());
-  const int64_t extent = type.shape[join.axis] / count;
-  for (int64_t i = 0; i < count; ++i) {
-    const Piece& piece = join.pieces[static_cast<size_t>(i)];
-    auto source = outside.find(piece.arg);
-    if (source == outside.end() || piece.low != i * extent || !sameViews(piece, first)) return {};
+  for (const Piece& piece : join->pieces) {
     // Each piece must be the whole result of a kernel, with no other reader and in no other group.
+    auto source = outside.find(piece.arg);
+    if (source == outside.end()) return {};
     const Value& value = *source->second;
     const bool own = value.def && value.def->code == Opcode::fused && value.def->groups.empty() &&
                      value.uses.hasOne() && value.type.dtype == type.dtype;
-    if (!own || value.type.elements() * count != type.elements() ||
+    if (!own || value.type.elements() != piece.arg->type.elements() ||
         value.type.bytes() % target.alignment != 0)
       return {};
   }
+  const Piece& first = join->pieces[0];
   const bool read = !op.result()->uses.empty() &&
                     std::all_of(op.result()->uses.begin(), op.result()->uses.end(), [](const Use& use) {
                       const Op& reader = *use.user();
@@ -186,7 +203,47 @@ std::unique_ptr<Op> reading(const Op& reader, const Join& join, const Target& ta
   return writer.finish(target);
 }
 
+/// Whether a cast rounds a join whose pieces the kernels that make them can round. The join in f32 may have other readers.
+bool roundsPieces(const Op& op, const Target& target) {
+  if (op.code != Opcode::cast || !isNarrow(op.result()->type.dtype) || !op.in(0)->def) return false;
+  const std::optional<Join> join = evenJoin(*op.in(0));
+  if (!join || !keepsNeighbours(join->pieces[0], op.result()->type)) return false;
+  const auto count = static_cast<int64_t>(join->pieces.size());
+  const bool isOwn = std::all_of(join->pieces.begin(), join->pieces.end(), [](const Piece& piece) {
+    const Op* maker = piece.arg->def;
+    return piece.arg->type.dtype == DType::f32 && maker && keepsElements(*maker) && !isInline(*maker) &&
+           piece.arg->uses.hasOne() && !evenJoin(*piece.arg);
+  });
+  return isOwn && op.result()->type.bytes() / count % target.alignment == 0 &&
+         std::all_of(op.result()->uses.begin(), op.result()->uses.end(), [](const Use& use) {
+           return !isBoundary(*use.user()) && use.user()->code != Opcode::custom;
+         });
+}
+
+/// A join with all pieces rounded to `dtype` before they are put somewhere.
+Value* rounded(Builder& builder, Value& value, DType dtype) {
+  const Op* op = value.def;
+  if (op && op->code == Opcode::add)
+    return builder.binary(Opcode::add, rounded(builder, *as::add(*op).lhs(), dtype),
+                          rounded(builder, *as::add(*op).rhs(), dtype));
+  if (op && (op->code == Opcode::pad || isView(*op)))
+    return builder.op(op->code, {rounded(builder, *op->in(0), dtype)}, op->attrs);
+  builder.setHint(fmt::format("{}_{}", value.name, name(dtype)));
+  return builder.cast(builder.cast(&value, dtype), value.type.dtype);
+}
+
 }  // namespace
+
+void roundPieces(Item& func, const Target& target) {
+  if (target.matmul != "shared") return;
+  NameTable names(func);
+  Builder builder(func.body.ops, &names);
+  for (Op* op : func.body.ops) {
+    if (!roundsPieces(*op, target)) continue;
+    builder.setBefore(op).setLoc(op->loc);
+    op->operands[0].value = rounded(builder, *op->in(0), op->result()->type.dtype);
+  }
+}
 
 void readJoins(Item& func, const Target& target) {
   if (target.matmul != "shared") return;  // on CPUs it is faster to read one joined tensor
