@@ -52,7 +52,7 @@ class Expression {
  public:
   Expression(const Op& op, const std::vector<GlslOperand>& operands, GlslHelpers& helpers)
       : op_(op), operands_(operands), helpers_(helpers),
-        type_(op.results.empty()                 ? Type::scalar(DType::f32)
+        type_(op.results.empty()              ? Type::scalar(DType::f32)
               : op.result()->type.isCoopmat() ? Type::scalar(op.result()->type.dtype)
                                               : op.result()->type),
         lanes_(type_.lanes) {}

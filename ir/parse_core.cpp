@@ -186,8 +186,8 @@ Result<Type> ParseCore::parseCoopmat(const Loc& loc, std::string_view raw) {
   std::optional<MatrixUse> use;
   for (MatrixUse each : {MatrixUse::a, MatrixUse::b, MatrixUse::acc})
     if (parts[2] == name(each)) use = each;
-  bool fits = count == 3 && rest.empty() && element && element->lanes == 1 && split && split->second.empty() &&
-              split->first.rank() == 2 && split->first[0] != Shape::kDynamic &&
+  bool fits = count == 3 && rest.empty() && element && element->lanes == 1 && split &&
+              split->second.empty() && split->first.rank() == 2 && split->first[0] != Shape::kDynamic &&
               split->first[1] != Shape::kDynamic && use;
   if (!fits)
     return failAt(

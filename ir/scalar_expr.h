@@ -76,8 +76,8 @@ E lowerErf(const E& x) {
 /// weighted least squares: 1.3e-7. Overflow of x² makes it 0 or 1.
 template <class E>
 E lowerNormalCdf(const E& x) {
-  static constexpr double kTail[] = {3.59324446e-2,  -1.58278844e-1, 2.08211312e-1,  -5.53980237e-2,
-                                     1.29471356e-1,  9.9636844e-2,   1.20798464e-1,  1.19626383e-1};
+  static constexpr double kTail[] = {3.59324446e-2, -1.58278844e-1, 2.08211312e-1, -5.53980237e-2,
+                                     1.29471356e-1, 9.9636844e-2,   1.20798464e-1, 1.19626383e-1};
   E t = 1.0 / (abs(x) * 0.3 + 1.0);
   E tail = exp(-0.5 * (x * x)) * (t * polynomial(t, kTail));
   return select(lt(x, 0.0), tail, 1.0 - tail);

@@ -30,7 +30,9 @@ Value* flatRows(Builder& builder, const Op& op) {
   const Shape &a = as::matmul(op).lhs()->type.shape, &b = as::matmul(op).rhs()->type.shape;
   Value* rows = builder.reshape(as::matmul(op).lhs(), {a.elements() / a.back(), a.back()});
   Value* matrix = builder.reshape(as::matmul(op).rhs(), {b[b.rank() - 2], b.back()});
-  return builder.reshape(builder.op(Opcode::matmul, {rows, matrix}, op.attrs), op.result()->type.shape);
+  Value* out = builder.reshape(builder.op(Opcode::matmul, {rows, matrix}, op.attrs), op.result()->type.shape);
+  out->name = op.result()->name;
+  return out;
 }
 
 namespace {
@@ -81,7 +83,8 @@ class ProductSplitter {
     if (target_.matmul != "shared") return kLongestLoop;
     if (std::min(out[out.rank() - 2], out.back()) < kLeastSharedSide) return kLongestNarrow;
     const int64_t busy = Blocking{kLeastBlock, kLeastBlock, 0}.blocks(out);
-    const bool waits = as::matmul(op).precision() == "f32" && !as::matmul(op).transpose_a();
+    const bool waits =
+        (as::matmul(op).precision() == "f32" || readsNarrow(op)) && !as::matmul(op).transpose_a();
     return waits && kIdleShare * busy <= target_.units() ? kLongestIdle : kLongestLoop;
   }
 

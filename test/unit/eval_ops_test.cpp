@@ -89,6 +89,13 @@ TEST(Elementwise, ScalarRowsHaveTheirMeaning) {
     term *= -x * x / (n + 1);
   }
   erf *= 2 / std::sqrt(std::numbers::pi);
+  double below = 0;  // Φ(x) = 1/2 + φ(x)·(x + x³/3 + x⁵/(3·5) + …)
+  term = x;
+  for (int n = 1; n < 60; n += 2) {
+    below += term;
+    term *= x * x / (n + 2);
+  }
+  below = 0.5 + below * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
   double sine = 0;
   term = x;
   for (int n = 1; n < 30; n += 2) {
@@ -113,6 +120,7 @@ TEST(Elementwise, ScalarRowsHaveTheirMeaning) {
                                                {"tanh", (e2 - 1) / (e2 + 1)},
                                                {"sigmoid", std::exp(x) / (std::exp(x) + 1)},
                                                {"erf", erf},
+                                               {"normal_cdf", below},
                                                {"relu", 0.75},
                                                {"square", 0.5625},
                                                {"less", 1},

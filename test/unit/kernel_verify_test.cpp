@@ -104,7 +104,7 @@ std::vector<Refusal> matrixRefusals() {
        zero + factors + "tgk.if %b {\n%r = tgk.coopmat_mma %ma, %mb, %mz : " + acc + "\n}"},
       {"k_add.c1", factors + "%r = tgk.add %ma, %ma : " + a},
       {"k_mul.c1", zero + "%r = tgk.mul %mz, %v : " + acc},
-      {"k_lt.c1", zero + "%r = tgk.lt %mz, 0.0 : bool"},
+      {"k_pack_f16.c1", zero + "%r = tgk.pack_f16 %mz, %mz : u32"},
       {"k_coopmat_index.c1", "%r = tgk.coopmat_index : " + a},
       {"k_coopmat_index.c2", "tgk.if %b {\n%r = tgk.coopmat_index : " + acc + "\n}"},
       {"k_coopmat_repeat.c1", sums + "%r = tgk.coopmat_repeat %ms[0, 0] : " + acc},

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numbers>
 
 #include "ir/scalar_expr.h"
 
@@ -189,6 +192,22 @@ TEST(ScalarTable, TanhAndErf) {
     EXPECT_EQ(lowerTanh(Number<float>(sign * 0)).value, 0);
     EXPECT_EQ(lowerErf(Number<float>(sign * 0)).value, 0);
   }
+}
+
+// Densely over its row's domain, and where x² or e^(-x²/2) leaves f32.
+TEST(ScalarTable, NormalCdf) {
+  double worst = 0;
+  for (int i = -40000; i <= 40000; ++i) {
+    const float x = static_cast<float>(i) * 1e-4f;
+    const double want = 0.5 * std::erfc(-static_cast<double>(x) / std::numbers::sqrt2);
+    worst = std::max(worst, ulps(lowerNormalCdf(Number<float>(x)).value, want));
+  }
+  EXPECT_LE(worst, info(Scalar::normal_cdf).ulps);
+  for (float x : {20.0f, 1e20f, std::numeric_limits<float>::infinity()}) {
+    EXPECT_EQ(lowerNormalCdf(Number<float>(x)).value, 1);
+    EXPECT_EQ(lowerNormalCdf(Number<float>(-x)).value, 0);
+  }
+  EXPECT_TRUE(std::isnan(lowerNormalCdf(Number<float>(std::nanf(""))).value));
 }
 
 // Over the whole range the row promises, evenly and at the floats nearest to multiples of π/2, where

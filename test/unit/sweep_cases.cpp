@@ -512,7 +512,7 @@ std::vector<SweepCase> manyGroupCases(int64_t groups, int64_t workgroup, const T
   out.plain(add, {{f32({n})}, {f32({})}});
   out.plain(softmax, {{f32({rowsAreGroups ? groups | 1 : n, 3})}});
   if (tilesAreGroups)
-    out.plain(matmul, {{f32({groups, 16, 1})}, {f32({1, 16})}});
+    out.plain(matmul, {{f32({groups, 16, 2})}, {f32({groups, 2, 16})}});
   else
     out.plain(matmul, {{f32({n, 1, 2})}, {f32({2, 1})}});
   out.plain(scatter_add, {{i32({9}), 0, static_cast<double>(n - 1)}, {f32({9})}}, {{"rows", Attr::of(n)}});
