@@ -14,7 +14,8 @@
 //   becomes   p1  p2  {a | b | c}  r       side by side, or as one pass over the rows that they share
 //
 // A kernel may become results of a later one, its host, that reads the same tensor in the same loops over elements or
-// rows, for example part of a product's epilogue; maps of equal extents may read other elements of it. The kernel and its readers are put off until the host comes:
+// rows, for example part of a product's epilogue; maps of equal extents may read other elements of it. The kernel and its
+// readers are put off until the host comes:
 //
 //   text      a   r1  p   h   r2       h reads a's operand and does not depend on a; r1 and r2 read a's result
 //   becomes   p   {h | a}  r1  r2      if h keeps its schedule; otherwise the order stays

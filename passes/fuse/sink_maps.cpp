@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// sink-maps: moves a map whose result only one other kernel reads into that kernel. For example, the mask for the gradient
-// of an activation is formed in the activation's kernel, because it reads the activation. There it would be stored, and it
-// is as large as the activation, which is stored anyway.
+// sink-maps: moves a map that a kernel computes beside other results into the kernels that read it. For example, the mask
+// for the gradient of an activation is formed in the activation's kernel, because it reads the activation. There it would be
+// stored, and it is as large as the activation, which is stored anyway.
 //
 //   before:  %h, %m = tg.fused (…) { … tg.relu; tg.greater; tg.yield %h, %m }
 //            %d = tg.fused (%m = %m, …) { … tg.select %m, …; tg.yield %d }
 //   after:   %h = tg.fused (…) { … tg.relu; tg.yield %h }
 //            %d = tg.fused (%h = %h, …) { … tg.greater %h, …; tg.select …; tg.yield %d }
+//
+// A few cheap ops are also moved into several readers, if each then reads no more bytes than before. In a batch norm that is
+// x - mean, which the kernel of the variance would store; its readers compute it from x, in 16 bits perhaps.
 //
 // Requires: stage(fused).
 // Ensures: the order of kernels stays; none binds more than the target allows; no more bytes are kept alive than the
@@ -15,11 +18,13 @@
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "ir/access.h"
 #include "ir/schedule.h"
 #include "ir/unread.h"
 #include "passes/fuse/bindings.h"
+#include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/slice.h"
 #include "passes/fuse/target_of.h"
@@ -37,7 +42,7 @@ class Sinker {
 
  private:
   bool saves(const Slice& slice, const std::unordered_map<const Value*, Value*>& outside, const Op& reader,
-             const Value& value) const;
+             const Value& value, bool shared) const;
   void sink(Op& from, int slot);
   void addTo(Op& reader, const Value* arg, const Op& from, const Slice& slice, const Value* inner);
   void dropResult(Op& fused, int slot);
@@ -81,11 +86,30 @@ bool readsByElement(const Op& op, const Value& arg) {
          });
 }
 
+/// Whether a slice is so cheap that several kernels may compute it: casts, constants, and a few ops of one instruction.
+bool isCheap(const Slice& slice) {
+  constexpr int kMostOps = 3;
+  int count = 0;
+  for (const Op* op : slice.ops) {
+    if (op->info().has(table::leaf) || op->code == Opcode::cast) continue;
+    if (!isCheapMap(*op) || ++count > kMostOps) return false;
+  }
+  return true;
+}
+
+/// Whether a kernel's loops are over elements or rows, so that its own arithmetic hides behind its loads.
+bool isBoundByLoads(const Op& op) {
+  const Schedule schedule = scheduleOf(op);
+  return std::holds_alternative<MapSchedule>(schedule) || std::holds_alternative<RowSchedule>(schedule);
+}
+
 /// Whether the reader can bind the leaves of the slice, and their prolonged live ranges cost no more bytes than the value
-/// has. A leaf that is read there or later anyway costs nothing.
+/// has. A leaf that is read there or later anyway costs nothing. If several kernels read the value (`shared`), the reader must
+/// also read no more bytes of the leaves than of the value; small leaves, such as the means of channels, do not count.
 bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Value*>& outside,
-                   const Op& reader, const Value& value) const {
-  int64_t prolonged = 0;
+                   const Op& reader, const Value& value, bool shared) const {
+  constexpr int64_t kSmallLeaf = 64;
+  int64_t prolonged = 0, read = 0;
   Bindings bound(target_);
   bound.write(reader.results.size());
   for (const Operand& operand : reader.operands) {
@@ -101,8 +125,11 @@ bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Va
     bool fixed = !source->def || source->def->code != Opcode::fused;
     bool kept = fixed || std::any_of(source->uses.begin(), source->uses.end(),
                                      [&](const Use& use) { return place_.at(use.user()) >= place; });
+    if (shared && kSmallLeaf * source->type.bytes() <= value.type.bytes()) continue;
     if (!kept) prolonged += source->type.bytes();
+    if (!argFor(reader, *source)) read += source->type.bytes();
   }
+  if (shared && (read > value.type.bytes() || !isCheap(slice) || !isBoundByLoads(reader))) return false;
   return bound.fit() && prolonged <= value.type.bytes();
 }
 
@@ -145,13 +172,12 @@ void Sinker::dropResult(Op& fused, int slot) {
   become(fused, writer.finish(yielded, std::move(fused.results), target_));
 }
 
-/// Moves the map that computes a result into the only kernel that reads it, if that saves bytes.
+/// Moves the map that computes a result into all kernels that read it, if that saves bytes.
 void Sinker::sink(Op& fused, int slot) {
   const Value& value = *fused.result(slot);
-  if (!value.uses.hasOne()) return;
-  Op& reader = *value.uses.begin()->user();
-  const Value* arg = argFor(reader, value);
-  if (!arg || !readsByElement(reader, *arg)) return;
+  std::vector<Op*> readers;
+  for (const Use& use : value.uses)
+    if (std::find(readers.begin(), readers.end(), use.user()) == readers.end()) readers.push_back(use.user());
   const std::unordered_map<const Value*, Value*> outside = outsideOf(fused);
   const Value* inner = fused.regions[0]->terminator()->in(slot);
   auto stands = [&](const Value& source) { return &source != &value; };
@@ -159,8 +185,13 @@ void Sinker::sink(Op& fused, int slot) {
     return (op.info().has(table::leaf) && op.info().mayStand(table::inRegion)) || isElementwise(op);
   };
   std::optional<Slice> slice = sliceTo(fused, inner, outside, stands, allows);
-  if (!slice || slice->ops.empty() || !saves(*slice, outside, reader, value)) return;
-  addTo(reader, arg, fused, *slice, inner);
+  if (!slice || slice->ops.empty() || readers.empty()) return;
+  const bool takeIt = std::all_of(readers.begin(), readers.end(), [&](const Op* reader) {
+    const Value* arg = argFor(*reader, value);
+    return arg && readsByElement(*reader, *arg) && saves(*slice, outside, *reader, value, readers.size() > 1);
+  });
+  if (!takeIt) return;
+  for (Op* reader : readers) addTo(*reader, argFor(*reader, value), fused, *slice, inner);
   dropResult(fused, slot);
 }
 
