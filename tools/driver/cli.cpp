@@ -13,6 +13,10 @@
 
 namespace tg {
 
+std::string notTrueOrFalse(const std::string& value) {
+  return value == "true" || value == "false" ? "" : value + " is neither true nor false";
+}
+
 namespace {
 
 constexpr const char* kPassGroup = "Passes, run in the order given";
@@ -59,9 +63,7 @@ class CommandLine {
     app_.add_option(flag, into, help)->option_text(value)->group("Output and checks");
   }
   void toggle(const std::string& flag, bool& into, const std::string& help) {
-    app_.add_flag(flag, into, help)->group("Output and checks")->check([](const std::string& value) {
-      return value == "true" || value == "false" ? "" : value + " is neither true nor false";
-    });
+    app_.add_flag(flag, into, help)->group("Output and checks")->check(notTrueOrFalse);
   }
   void keepEmptyValues(std::vector<std::string>& args) const;
   Result<void> collectPasses();

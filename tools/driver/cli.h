@@ -18,6 +18,9 @@ class ParseError;
 
 namespace tg {
 
+/// Why the value of a flag is wrong; "" for true and false. CLI11 also accepts numbers, and words such as on.
+std::string notTrueOrFalse(const std::string& value);
+
 /// A parsed command line.
 struct Command {
   std::string tool = "tg-opt";

@@ -249,7 +249,8 @@ struct Bench : Verb {
     app.add_option("--results", flags.results, "add the results to this JSON file")->option_text("FILE");
     app.add_option("--table", flags.table, "measure nothing; print a file of --results as a table")
         ->option_text("FILE")
-        ->excludes("--results");
+        ->excludes("--results")
+        ->excludes("FILE");
     app.add_option("--against", flags.against, "with --table: print ratios to the results of this file")
         ->option_text("FILE")
         ->needs("--table");

@@ -70,13 +70,13 @@ static std::string wrongNumber(const CLI::App& app) {
   return "";
 }
 
-/// Finds values of flags other than true and false: CLI11 also accepts numbers, and words such as on.
+/// Finds values of flags other than true and false.
 static std::string wrongFlag(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options())
     if (option->get_items_expected_max() == 0)
       for (const std::string& text : option->results())
-        if (text != "true" && text != "false")
-          return fmt::format("{}={} is neither true nor false", option->get_name(), text);
+        if (const std::string why = notTrueOrFalse(text); !why.empty())
+          return fmt::format("{}={}", option->get_name(), why);
   return "";
 }
 

@@ -158,7 +158,10 @@ Result<void> checkSampling(const Module& source, const Feed& feed, const TrainFl
   if (auto found = predictor(source); !found) return of(found.error().message());
   if (!feed.vocabulary()) return of("only data of a text (text:FILE) says what tokens stand for");
   auto known = feed.vocabulary()->check(flags.samplePrompt);
-  return known ? known : fail("--sample-prompt: " + known.error().message());
+  if (known) return known;
+  if (flags.samplePrompt == TrainFlags().samplePrompt)
+    return of("texts begin with a line break, which the vocabulary lacks; name another --sample-prompt");
+  return fail("--sample-prompt: " + known.error().message());
 }
 
 Result<void> openSampler(const TrainFlags& flags, uint64_t seed, OpenTraining& out) {
