@@ -59,7 +59,8 @@ class ProductSplitter {
     }
     Pieces pieces = piecesUpTo(inner, std::max<int64_t>(1, std::min(wanted, inner / least)));
     auto even = [&](int64_t count) { pieces = {count, inner / count}; };
-    if (isSplit(op) && target_.multiplies(DType::f16))
+    // A short f32x3 product is cut as that of f32 is, so that its sums are about as exact.
+    if (isSplit(op) && target_.multiplies(DType::f16) && inner > kLongestLoop)
       even(fewestIdle(out, inner, 1, inner, {kHalvedSide, kHalvedSide, kStoreHalvedPiece}));
     else if (readsNarrow(op))
       even(fewestIdle(out, inner, 1, inner, {kMatrixRows, kMatrixColumns, kStoreMatrixPiece}));
@@ -83,8 +84,7 @@ class ProductSplitter {
     if (target_.matmul != "shared") return kLongestLoop;
     if (std::min(out[out.rank() - 2], out.back()) < kLeastSharedSide) return kLongestNarrow;
     const int64_t busy = Blocking{kLeastBlock, kLeastBlock, 0}.blocks(out);
-    const bool waits =
-        (as::matmul(op).precision() == "f32" || readsNarrow(op)) && !as::matmul(op).transpose_a();
+    const bool waits = !as::matmul(op).transpose_a();
     return waits && kIdleShare * busy <= target_.units() ? kLongestIdle : kLongestLoop;
   }
 
