@@ -26,6 +26,11 @@ constexpr int kCompositePrimitives = 8;
 /// Most views in a chain before one of them is stored, chosen: index arithmetic grows with each.
 constexpr int kMostViews = 64;
 
+/// Most cheap ops that sink-maps lets several kernels repeat, chosen: a batch norm's difference is one. What they read does
+/// not count where it has at most one part in kSmallLeaf of the bytes, such as the means of channels.
+constexpr int kMostOpsSunk = 3;
+constexpr int64_t kSmallLeaf = 64;
+
 // Composites that become several kernels.
 
 /// The longest row for one workgroup where there are few of them. On an H200 a step with a softmax of one row of 80 000

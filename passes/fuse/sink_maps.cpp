@@ -24,6 +24,7 @@
 #include "ir/schedule.h"
 #include "ir/unread.h"
 #include "passes/fuse/bindings.h"
+#include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/slice.h"
@@ -88,11 +89,10 @@ bool readsByElement(const Op& op, const Value& arg) {
 
 /// Whether a slice is so cheap that several kernels may compute it: casts, constants, and a few ops of one instruction.
 bool isCheap(const Slice& slice) {
-  constexpr int kMostOps = 3;
   int count = 0;
   for (const Op* op : slice.ops) {
     if (op->info().has(table::leaf) || op->code == Opcode::cast) continue;
-    if (!isCheapMap(*op) || ++count > kMostOps) return false;
+    if (!isCheapMap(*op) || ++count > kMostOpsSunk) return false;
   }
   return true;
 }
@@ -108,7 +108,6 @@ bool isBoundByLoads(const Op& op) {
 /// also read no more bytes of the leaves than of the value; small leaves, such as the means of channels, do not count.
 bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Value*>& outside,
                    const Op& reader, const Value& value, bool shared) const {
-  constexpr int64_t kSmallLeaf = 64;
   int64_t prolonged = 0, read = 0;
   Bindings bound(target_);
   bound.write(reader.results.size());
