@@ -9,12 +9,11 @@ optimizer (Adam). tg-run profile measures the device's time in a step, PyTorch r
 bf16, the module is compiled with mixed-precision, and PyTorch runs under autocast, convolutions with channels last.
 Without PyTorch and CUDA only our column is measured.
 """
-import argparse
 import os
 import re
 import sys
 
-from bench_ops import cuda, ours, replayed, tensor
+from bench_ops import cuda, ours, parser_of, replayed, tensor
 
 
 class Text:
@@ -463,12 +462,7 @@ def theirs(torch, name, narrow):
 
 
 def main():
-    top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--bin", default=os.path.join(top, "build/release/bin"), help="the folder of tg-run")
-    parser.add_argument("--only", default="", help="models whose names match")
-    parser.add_argument("--steps", type=int, default=20, help="steps of each to time")
-    parser.add_argument("--precision", default="f32", choices=("f32", "bf16"), help="what products multiply")
+    parser = parser_of(__doc__)
     parser.add_argument("--write", help="write the modules to this folder, and measure nothing")
     options = parser.parse_args()
     chosen = {name: make for name, make in TEXTS.items() if re.search(options.only, name)}

@@ -280,13 +280,19 @@ class Torch:
         return run
 
 
-def main():
+def parser_of(doc):
+    """The options that bench_models.py has too, with the first line of `doc` as description."""
     top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(description=doc.split("\n", maxsplit=1)[0])
     parser.add_argument("--bin", default=os.path.join(top, "build/release/bin"), help="the folder of tg-run")
-    parser.add_argument("--only", default="", help="cases whose names match")
+    parser.add_argument("--only", default="", help="those whose names match")
     parser.add_argument("--steps", type=int, default=20, help="calls of each to time")
     parser.add_argument("--precision", default="f32", choices=("f32", "bf16"), help="what products multiply")
+    return parser
+
+
+def main():
+    parser = parser_of(__doc__)
     parser.add_argument("--list", action="store_true", help="name the cases and leave")
     options = parser.parse_args()
     chosen = {name: text for name, text in cases().items() if re.search(options.only, name)}
