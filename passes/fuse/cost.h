@@ -50,6 +50,13 @@ constexpr int64_t kMostAlone = 64;
 /// (81).
 constexpr double kMostSearched = 32;
 
+// Sums without the factors that all terms share (factor-sums).
+
+/// Most terms of a sum's operand, and most ops in a chain, that are looked at, chosen: the gradient of a norm has two terms
+/// and chains of six.
+constexpr size_t kMostTerms = 8;
+constexpr int kMostDepth = 16;
+
 // Reductions in two stages (split-reductions, and the gradient norm of flatten-optimizer).
 
 /// Most terms that one invocation may sum while others are idle, chosen: a second stage costs a dispatch, which must
