@@ -8,8 +8,10 @@
 //   after:   %h = tg.fused (…) { … tg.relu; tg.yield %h }
 //            %d = tg.fused (%h = %h, …) { … tg.greater %h, …; tg.select …; tg.yield %d }
 //
-// A few cheap ops are also moved into several readers, if each then reads no more bytes than before. In a batch norm that is
-// x - mean, which the kernel of the variance would store; its readers compute it from x, in 16 bits perhaps.
+// A map whose value is stored only to be added up is computed by the kernel of the sum, such as the product of a gradient and
+// an activation, both of which are stored. A few cheap ops are also moved into several readers, if each then reads no more
+// bytes than before. In a batch norm that is x - mean, which the kernel of the variance would store; its readers compute it
+// from x, in 16 bits perhaps.
 //
 // Requires: stage(fused).
 // Ensures: the order of kernels stays; none binds more than the target allows; no more bytes are kept alive than the
@@ -78,10 +80,11 @@ bool isPlain(const Op& op) {
 
 bool isElementwise(const Op& op) { return keepsElements(op) && op.code != Opcode::dropout; }
 
-/// Whether a kernel reads each element of an argument only to compute the same element of another value.
+/// Whether a kernel reads each element of an argument only to compute the same element of another value, or to sum.
 bool readsByElement(const Op& op, const Value& arg) {
   return takesMaps(op) && std::all_of(arg.uses.begin(), arg.uses.end(), [&](const Use& use) {
            const Op& inner = *use.user();
+           if (inner.code == Opcode::sum) return true;
            return inner.code != Opcode::yield && isElementwise(inner) &&
                   inner.result()->type.elements() == arg.type.elements();
          });
@@ -104,8 +107,9 @@ bool isBoundByLoads(const Op& op) {
 }
 
 /// Whether the reader can bind the leaves of the slice, and their prolonged live ranges cost no more bytes than the value
-/// has. A leaf that is read there or later anyway costs nothing. If several kernels read the value (`shared`), the reader must
-/// also read no more bytes of the leaves than of the value; small leaves, such as the means of channels, do not count.
+/// has. A leaf that is read there or later anyway costs nothing, nor do small ones, such as the means of channels. If several
+/// kernels read the value (`shared`), the reader must also read no more bytes of the leaves than of the value; if it adds the
+/// elements, no more than it takes to store and read the value.
 bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Value*>& outside,
                    const Op& reader, const Value& value, bool shared) const {
   int64_t prolonged = 0, read = 0;
@@ -124,11 +128,14 @@ bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Va
     bool fixed = !source->def || source->def->code != Opcode::fused;
     bool kept = fixed || std::any_of(source->uses.begin(), source->uses.end(),
                                      [&](const Use& use) { return place_.at(use.user()) >= place; });
-    if (shared && kSmallLeaf * source->type.bytes() <= value.type.bytes()) continue;
+    if (kSmallLeaf * source->type.bytes() <= value.type.bytes()) continue;
     if (!kept) prolonged += source->type.bytes();
     if (!argFor(reader, *source)) read += source->type.bytes();
   }
-  if (shared && (read > value.type.bytes() || !isCheap(slice) || !isBoundByLoads(reader))) return false;
+  if (shared && (!isCheap(slice) || !isBoundByLoads(reader))) return false;
+  const bool sums = std::any_of(argFor(reader, value)->uses.begin(), argFor(reader, value)->uses.end(),
+                                [](const Use& use) { return use.user()->code == Opcode::sum; });
+  if ((shared || sums) && read > (shared ? 1 : 2) * value.type.bytes()) return false;
   return bound.fit() && prolonged <= value.type.bytes();
 }
 
