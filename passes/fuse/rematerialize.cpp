@@ -14,8 +14,8 @@
 // that is computed last, without reading it: the copy then depends on that operand, so that later passes do not move it
 // up.
 //
-// Values of one group, such as the 16-bit copies of weights, lie in memory together. Their kernel runs again as a whole if
-// it reads only parameters and states.
+// Values of one group, such as the 16-bit copies of weights, lie in memory together. Their kernel runs again as a whole, once,
+// if it reads only parameters and states: its reads are several times the bytes that are spared.
 //
 // Requires: stage(fused). c1: recompute is 0, which changes nothing, or more.
 // Ensures: the peak of live bytes is no higher; a copy costs a map, a pass over rows, or a product of few terms.
@@ -50,8 +50,8 @@ struct Life {
   int64_t bytes = 0;
   const Step* made = nullptr;
   std::vector<const Step*> readers;  ///< in order, each once
-  bool fixed = false;                ///< read by an op that is no kernel, or as a member of a group; it stays
-  bool isGroup = false;              ///< whether it stands for all results of its kernel, a group
+  bool fixed = false;    ///< it stays: an op that is no kernel reads it, or a group was computed again
+  bool isGroup = false;  ///< whether it stands for all results of its kernel, a group
   /// Whether cheap ops compute it from values outside its kernel, if these are available; nothing if not known yet.
   std::optional<bool> follows;
   const Step& last() const { return readers.empty() ? *made : *readers.back(); }
@@ -188,7 +188,9 @@ void Rematerializer::follow(const Choice& choice, Op* copy) {
   addReads(at);
   addLives(at);
   for (const Step* reader : moved) addReads(*reader);
-  changed.insert(lifeOf(copy->result()));
+  Life& again = *lifeOf(copy->result());
+  if (again.isGroup) old.fixed = again.fixed = true;
+  changed.insert(&again);
   for (const Life* life : changed) {
     count(*life, life->bytes);
     // These readers may now be the last, or not be any more.
