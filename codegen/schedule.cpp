@@ -118,10 +118,9 @@ std::vector<Schedule> scheduleCandidates(const Op& fused, const Target& target) 
   if (find(fused.attrs, "schedule"))
     if (Schedule own = scheduleOf(fused); std::holds_alternative<PartsSchedule>(own)) return {own};
   std::vector<Schedule> out{withReads(fused, target, chooseSchedule(fused, target))};
-  const bool groups = !fused.groups.empty() ||
-                      std::any_of(fused.operands.begin(), fused.operands.end(), [](const Operand& operand) {
-                        return operand.items[0].kind == Operand::Kind::group;
-                      });
+  const bool groups =
+      !fused.groups.empty() || std::any_of(fused.operands.begin(), fused.operands.end(),
+                                           [](const Operand& operand) { return operand.bindsGroup(); });
   if (groups) return out;
   const std::vector<Schedule> others =
       std::visit([&](const auto& chosen) { return neighbours(fused, target, chosen); }, out.front());

@@ -80,8 +80,7 @@ KnownLower sourcesLower(const Op& fused, int steps) {
   return [&fused, steps](const Value& argument) {
     for (const Operand& operand : fused.operands)
       if (operand.value == &argument)
-        return operand.items[0].kind == Operand::Kind::value &&
-               resultIsLower(*operand.items[0].value, steps + 1);
+        return operand.bindsValue() && resultIsLower(*operand.items[0].value, steps + 1);
     return false;
   };
 }
@@ -142,7 +141,7 @@ bool resultIsReadBelow(const Value& value) {
     std::vector<Value*> yields;
     for (const Operand& operand : reader->regions[0]->terminator()->operands) yields.push_back(operand.value);
     for (const Operand& operand : reader->operands) {
-      if (operand.items[0].kind != Operand::Kind::value) return false;
+      if (!operand.bindsValue()) return false;
       if (operand.items[0].value == &value &&
           !isReadBelow(*reader->regions[0], yields, *operand.value, sourcesLower(*reader, 0),
                        [](size_t) { return false; }))

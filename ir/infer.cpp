@@ -423,7 +423,7 @@ Result<Types> types(at::fused, const Context& c) {
   const Op* yield = c.op.regions.empty() ? nullptr : c.op.regions[0]->terminator();
   if (!yield || yield->code != Opcode::yield) return c.error(1, "the region does not end with tg.yield");
   for (int binding = 0; binding < c.op.numOperands(); ++binding)
-    if (c.op.operands[binding].items[0].kind == Operand::Kind::group) {
+    if (c.op.operands[binding].bindsGroup()) {
       const std::vector<Value*> members = bindingSources(c.op, binding);
       TG_CHECK(oneElementType(c, members, 0, static_cast<int>(members.size())));
     }

@@ -108,7 +108,7 @@ Result<void> customRegion(const Context& c) {
   const Op* custom = customOf(c.op);
   if (!custom) return {};
   bool alone = c.op.groups.empty();
-  for (const Operand& binding : c.op.operands) alone = alone && binding.items[0].kind != Operand::Kind::group;
+  for (const Operand& binding : c.op.operands) alone = alone && !binding.bindsGroup();
   for (Op* op : c.op.regions[0]->ops)
     alone = alone && (op == custom || isReshape(*op) || op->code == Opcode::yield);
   for (int input = 1; alone && input < custom->numOperands(); ++input) {

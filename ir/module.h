@@ -120,6 +120,9 @@ struct Operand {
   static Operand binding(Value* target, Operand source);
   static Operand keyword(std::string name, OperandList args);
   bool isLiteral() const { return kind == Kind::literal; }
+  /// A binding of a region: to one value, or to a group of values.
+  bool bindsValue() const { return items[0].kind == Kind::value; }
+  bool bindsGroup() const { return items[0].kind == Kind::group; }
   /// From now on the operand with all its items belongs to this op; null: to none.
   void belongTo(Op* user) {
     value.belongTo(user);

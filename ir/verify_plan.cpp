@@ -169,7 +169,7 @@ PlanVerifier::Range PlanVerifier::slotRange(const Op& op, const ResultSlot& slot
 
 PlanVerifier::Range PlanVerifier::sourceRange(const Op& op, int binding) const {
   std::vector<Value*> sources = bindingSources(op, binding);
-  if (op.operands[binding].items[0].kind != Operand::Kind::group) return rangeOf(*sources[0]);
+  if (!op.operands[binding].bindsGroup()) return rangeOf(*sources[0]);
   return {sources[0]->place->buffer, sources[0]->place->offset, groupBytes(typesOf(sources))};
 }
 
@@ -373,7 +373,7 @@ void PlanVerifier::region(const Op& op) {
         std::all_of(sources.begin(), sources.end(), [&](Value* value) { return ownerOf_.contains(value); });
     if (!known) return;  // reported where the source was defined
     for (Value* value : sources) read(op, *value);
-    if (op.operands[binding].items[0].kind == Operand::Kind::group) groupOperand(op, binding);
+    if (op.operands[binding].bindsGroup()) groupOperand(op, binding);
   }
   std::vector<ResultSlot> slots = resultSlots(op);
   for (int index = 0; index < static_cast<int>(slots.size()); ++index) {

@@ -55,7 +55,7 @@ Range placeOf(const std::vector<Value*>& values, bool group) {
 }
 
 Range bindingRange(const Op& op, int binding) {
-  return placeOf(bindingSources(op, binding), op.operands[binding].items[0].kind == Operand::Kind::group);
+  return placeOf(bindingSources(op, binding), op.operands[binding].bindsGroup());
 }
 
 Range slotRange(const Op& op, const ResultSlot& slot) { return placeOf(valuesOf(op, slot), slot.group); }

@@ -112,7 +112,7 @@ void copyAdjoined(Item& func) {
     for (const ResultSlot& slot : resultSlots(*op))
       if (slot.group) take(valuesOf(*op, slot));
     for (int binding = 0; binding < op->numOperands(); ++binding)
-      if (op->operands[binding].items[0].kind == Operand::Kind::group) take(bindingSources(*op, binding));
+      if (op->operands[binding].bindsGroup()) take(bindingSources(*op, binding));
   }
   for (Op* op : func.body.ops.all()) {
     if (op->code != Opcode::adjoin) continue;
@@ -185,7 +185,7 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
     for (Op* op : func->body.ops) {
       if (op->code != Opcode::fused) continue;
       for (int binding = 0; binding < op->numOperands(); ++binding) {
-        if (op->operands[binding].items[0].kind != Operand::Kind::group) continue;
+        if (!op->operands[binding].bindsGroup()) continue;
         plan::Sequence sequence{{}, op, true};
         const std::vector<Value*> sources = bindingSources(*op, binding);
         if (sources.size() == 1 && readsRows(*sources[0])) continue;  // lie where the symbol does

@@ -21,7 +21,7 @@ inline bool standsInGroup(const Value& value) {
     const Op& user = *use.user();
     if (user.code != Opcode::fused) return false;
     for (int binding = 0; binding < user.numOperands(); ++binding) {
-      if (user.operands[binding].items[0].kind != Operand::Kind::group) continue;
+      if (!user.operands[binding].bindsGroup()) continue;
       const std::vector<Value*> members = bindingSources(user, binding);
       if (std::find(members.begin(), members.end(), &value) != members.end()) return true;
     }

@@ -60,7 +60,7 @@ std::vector<std::vector<std::string>> runsOf(const Module& module) {
         runs.push_back(runOfParts(module, *op));
       if (op->code != Opcode::fused) continue;
       for (int binding = 0; binding < op->numOperands(); ++binding) {
-        if (op->operands[static_cast<size_t>(binding)].items[0].kind != Operand::Kind::group) continue;
+        if (!op->operands[static_cast<size_t>(binding)].bindsGroup()) continue;
         std::vector<std::string> run;
         for (const Value* source : bindingSources(*op, binding))
           if (source->def && source->def->code == Opcode::param) run.push_back(source->def->operands[0].text);

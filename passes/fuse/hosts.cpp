@@ -2,6 +2,7 @@
 #include "passes/fuse/hosts.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <unordered_set>
 
@@ -26,9 +27,8 @@ bool isMap(const Op& fused) { return std::holds_alternative<MapSchedule>(schedul
 
 /// Whether all results of a kernel without groups have the same number of elements.
 bool isOfOneSize(const Op& fused) {
-  auto isOne = [](const Operand& operand) { return operand.items[0].kind == Operand::Kind::value; };
   return fused.code == Opcode::fused && fused.groups.empty() &&
-         std::all_of(fused.operands.begin(), fused.operands.end(), isOne) &&
+         std::all_of(fused.operands.begin(), fused.operands.end(), std::mem_fn(&Operand::bindsValue)) &&
          std::all_of(fused.results.begin(), fused.results.end(), [&](const auto& result) {
            return result->type.elements() == fused.result()->type.elements();
          });
@@ -60,8 +60,7 @@ bool visitsElements(const Op& fused, const Value& value) {
   const int64_t elements = value.type.elements();
   std::unordered_set<const Value*> reached;
   for (const Operand& operand : fused.operands)
-    if (operand.items[0].kind == Operand::Kind::value && operand.items[0].value == &value)
-      reached.insert(operand.value);
+    if (operand.bindsValue() && operand.items[0].value == &value) reached.insert(operand.value);
   for (const Op* op : fused.regions[0]->ops) {
     bool reads = false;
     forEachUse(*op, [&](const Value* read) { reads = reads || reached.contains(read); });
@@ -119,7 +118,7 @@ bool suits(const Op& kernel, const Op& host) {
     if (own.value->uses.empty()) continue;  // only holds the kernel's place in the order
     const Value& value = *own.items[0].value;
     for (const Operand& other : host.operands) {
-      if (other.items[0].kind != Operand::Kind::value) continue;
+      if (!other.bindsValue()) continue;
       const Value* read = other.items[0].value;
       if (read == &value ? sharesLoops(kernel, host, value)
                          : value.def && read->def == value.def && areLikeMaps(kernel, host, value))

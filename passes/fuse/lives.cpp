@@ -57,7 +57,7 @@ std::vector<std::vector<const Value*>> runsOfGroups(const Item& func) {
       if (slot.group) join(members);
     }
     for (int binding = 0; binding < op->numOperands(); ++binding) {
-      if (op->operands[static_cast<size_t>(binding)].items[0].kind != Operand::Kind::group) continue;
+      if (!op->operands[static_cast<size_t>(binding)].bindsGroup()) continue;
       std::vector<const Value*> members;
       for (const Value* value : bindingSources(*op, binding))
         if (value->def && value->def->code == Opcode::fused) members.push_back(value);

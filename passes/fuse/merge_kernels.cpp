@@ -184,7 +184,7 @@ void Merger::findBindings(Kernel& kernel) {
   kernel.bindings = op.results.size();
   for (const Operand& operand : op.operands) {
     if (op.code != Opcode::fused) break;
-    if (operand.items[0].kind == Operand::Kind::value)
+    if (operand.bindsValue())
       kernel.bound.push_back(operand.items[0].value);
     else
       ++kernel.bindings;

@@ -159,7 +159,7 @@ void Rematerializer::addReads(const Step& at) {
   for (int binding = 0; binding < op.numOperands(); ++binding)
     for (Value* value : bindingSources(op, binding))
       if (Life* life = lifeOf(value))
-        addRead(*life, at, op.operands[static_cast<size_t>(binding)].items[0].kind == Operand::Kind::group);
+        addRead(*life, at, op.operands[static_cast<size_t>(binding)].bindsGroup());
 }
 
 /// Finds all live ranges and the bytes alive at each step.
@@ -235,14 +235,6 @@ bool isCheap(const Op& op) {
   }
   default: return op.code == Opcode::constant;
   }
-}
-
-/// The value inside a region that becomes this result.
-const Value* innerOf(const Value& result) {
-  const Op& op = *result.def;
-  int slot = 0;
-  while (op.result(slot) != &result) ++slot;
-  return op.regions[0]->terminator()->in(slot);
 }
 
 bool Rematerializer::follows(const Value& value) {

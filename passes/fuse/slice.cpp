@@ -8,11 +8,18 @@ namespace tg::fuse {
 std::unordered_map<const Value*, Value*> outsideOf(const Op& fused) {
   std::unordered_map<const Value*, Value*> outside;
   for (const Operand& operand : fused.operands)
-    if (operand.items[0].kind == Operand::Kind::value) outside[operand.value] = operand.items[0].value;
+    if (operand.bindsValue()) outside[operand.value] = operand.items[0].value;
   const Op& yield = *fused.regions[0]->terminator();
   for (int slot = 0; fused.groups.empty() && slot < yield.numOperands(); ++slot)
     outside[yield.in(slot)] = fused.result(slot);
   return outside;
+}
+
+const Value* innerOf(const Value& result) {
+  const Op& op = *result.def;
+  int slot = 0;
+  while (op.result(slot) != &result) ++slot;
+  return op.regions[0]->terminator()->in(slot);
 }
 
 std::optional<Slice> sliceTo(const Op& fused, const Value* value,

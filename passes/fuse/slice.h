@@ -15,6 +15,9 @@ namespace tg::fuse {
 /// result. Members of groups are left out.
 std::unordered_map<const Value*, Value*> outsideOf(const Op& fused);
 
+/// The value inside a tg.fused that becomes this result.
+const Value* innerOf(const Value& result);
+
 /// The ops of a region, in its order, that one value inside depends on.
 struct Slice {
   std::vector<const Op*> ops;

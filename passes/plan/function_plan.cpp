@@ -106,7 +106,7 @@ FunctionPlan::findSequences(const std::unordered_map<const Value*, int>& keyOf) 
     for (const ResultSlot& slot : resultSlots(*op))
       if (slot.group) add(*op, valuesOf(*op, slot));
     for (int binding = 0; binding < op->numOperands(); ++binding) {
-      if (op->operands[binding].items[0].kind != Operand::Kind::group) continue;
+      if (!op->operands[binding].bindsGroup()) continue;
       const std::vector<Value*> members = bindingSources(*op, binding);
       auto symbols =
           std::count_if(members.begin(), members.end(), [](Value* value) { return isSymbolRead(*value); });
@@ -206,7 +206,7 @@ bool FunctionPlan::homeIsFree(const Value& successor, const SlotOf& slot, int64_
       if (known) continue;
       const Op& op = *ops_[use.op];
       std::vector<Value*> sources = bindingSources(op, use.binding);
-      bool group = op.operands[use.binding].items[0].kind == Operand::Kind::group;
+      bool group = op.operands[use.binding].bindsGroup();
       int64_t sourceStart = homeOf(*sources[0]->def).offset;
       if (sourceStart != start || bytesOf(sources, group) != slot.bytes) return false;
       if (!readsOnlyWrittenElement(op, use.binding, slot.index, module_)) return false;
@@ -302,7 +302,7 @@ void FunctionPlan::setFills() {
 bool FunctionPlan::mayShare(int opIndex, int binding, int slotIndex, const Unit& unit) const {
   const Op& op = *ops_[opIndex];
   std::vector<Value*> sources = bindingSources(op, binding);
-  bool group = op.operands[binding].items[0].kind == Operand::Kind::group;
+  bool group = op.operands[binding].bindsGroup();
   const Unit* source = unitOf(*sources[0]);
   if (!source || source->room != Unit::Room::arena || source->members != sources) return false;
   if (group != source->group || group != unit.group || source->bytes != unit.bytes) return false;
@@ -395,7 +395,7 @@ Result<void> FunctionPlan::checkRanges() const {
   for (const Op* op : ops_) {
     if (op->code != Opcode::fused) continue;
     for (int binding = 0; binding < op->numOperands(); ++binding)
-      bind(bindingSources(*op, binding), op->operands[binding].items[0].kind == Operand::Kind::group);
+      bind(bindingSources(*op, binding), op->operands[binding].bindsGroup());
     for (const ResultSlot& slot : resultSlots(*op)) bind(valuesOf(*op, slot), slot.group);
   }
   for (size_t index = 0; index < units_.size(); ++index) {

@@ -40,7 +40,7 @@ void FunctionPlan::findReadings() {
 const Value* FunctionPlan::stepTo(const Op& op, const ResultSlot& slot, int slotIndex) const {
   if (slot.group) return nullptr;
   for (int binding = 0; binding < op.numOperands(); ++binding) {
-    if (op.operands[binding].items[0].kind != Operand::Kind::value) continue;
+    if (!op.operands[binding].bindsValue()) continue;
     const Value* source = bindingSources(op, binding)[0];
     const Op* def = source->def;
     if (def && def->code == Opcode::fused && def->groups.empty() &&
