@@ -317,7 +317,7 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
             byRows.contains(symbols[key]->name) ? target.allocation : mostBytes(target), target);
         !checked)
       errors.append(checked.takeError());
-    end = target.fit(end, bytes);
+    end = target.place(end, bytes);
     for (size_t member = 0; member < members.size(); ++member)
       symbols[members[member]]->place = Place{"persistent", end + offsets[member], nullptr, 0};
     end = roundUp(end + bytes, target.alignment);

@@ -470,7 +470,7 @@ void FunctionPlan::insertFills() {
 int64_t FunctionPlan::ioEnd(int64_t ioOffset) const {
   for (const Unit& unit : units_)
     if (unit.room == Unit::Room::io)
-      ioOffset = roundUp(target_.fit(ioOffset, unit.bytes) + unit.bytes, target_.alignment);
+      ioOffset = roundUp(target_.place(ioOffset, unit.bytes) + unit.bytes, target_.alignment);
   return ioOffset;
 }
 
@@ -478,7 +478,7 @@ int64_t FunctionPlan::apply(int64_t ioOffset) {
   constexpr const char* kBuffers[] = {"persistent", "io", "arena"};  // by Room
   for (Unit& unit : units_) {
     if (unit.room == Unit::Room::io) {
-      unit.offset = target_.fit(ioOffset, unit.bytes);
+      unit.offset = target_.place(ioOffset, unit.bytes);
       ioOffset = roundUp(unit.offset + unit.bytes, target_.alignment);
     }
     for (size_t member = 0; member < unit.members.size(); ++member)

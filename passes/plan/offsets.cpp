@@ -91,8 +91,8 @@ int64_t Packer::start(const Alloc& alloc) {
   int64_t end = 0, best = -1, bestGap = 0;  // end: of the spans so far
   for (const Span& span : taken_) {
     if (span.from >= end) {
-      // The start in this gap, computed only here, since fit() divides.
-      const int64_t at = target_.fit(end, alloc.bytes), gap = span.from - at;
+      // The start in this gap, computed only here, since place() divides.
+      const int64_t at = target_.place(end, alloc.bytes), gap = span.from - at;
       if (gap >= 0 && (best < 0 || (fit_ == Fit::tightest && gap < bestGap))) {
         best = at;
         bestGap = gap;
@@ -100,7 +100,7 @@ int64_t Packer::start(const Alloc& alloc) {
     }
     end = std::max(end, span.to);
   }
-  return best < 0 ? target_.fit(end, alloc.bytes) : best;
+  return best < 0 ? target_.place(end, alloc.bytes) : best;
 }
 
 }  // namespace
