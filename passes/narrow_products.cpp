@@ -13,9 +13,11 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/builder.h"
 #include "ir/collective.h"
 #include "ir/op_view.h"
@@ -55,6 +57,7 @@ class NarrowProducts {
 
   void run() {
     std::vector<Op*> products;
+    findGradients();
     for (Op* op : func_.body.ops) {
       if (multipliedAs(*op) == "f32") products.push_back(op);
     }
@@ -163,20 +166,62 @@ class NarrowProducts {
     return narrow_[value] = builder_.cast(value, dtype_);
   }
 
-  /// Lets sums that lead to gradients of parameters, such as a bias's, read the rounded value if they are its only other
-  /// readers, so that memory need not hold the f32 value for them alone.
+  /// Finds the values that depend on the seed of the gradient.
+  void findGradients() {
+    for (const Op* op : func_.body.ops) {
+      bool depends = op->code == Opcode::constant && as::constant(*op).seed();
+      forEachUse(*op, [&](const Value* value) { depends = depends || gradients_.contains(value); });
+      if (depends)
+        for (const auto& result : op->results) gradients_.insert(result.get());
+    }
+  }
+
+  /// Whether a value of the forward pass is the result of an activation or a max pool: not a sum, such as the residual stream
+  /// of a model whose norms stand in front of the layers, in which errors would add up.
+  bool isActivation(const Value& value) const {
+    const Op* def = value.def;
+    if (!def || gradients_.contains(&value) || value.type.dtype != DType::f32) return false;
+    if (def->code == Opcode::max_pool2d || def->code == Opcode::max) return true;
+    return def->code != Opcode::cast && def->numOperands() == 1 && keepsElements(*def);
+  }
+
+  /// Whether a reader of an activation is as exact with the rounded value as a layer is: residuals, masks, pools.
+  static bool takesRounded(const Op& op) {
+    switch (op.code) {
+    case Opcode::add:
+    case Opcode::sub:
+    case Opcode::greater:
+    case Opcode::less:
+    case Opcode::max_pool2d:
+    case Opcode::max_pool2d_grad: return true;
+    default: return false;
+    }
+  }
+
+  /// Lets the other readers of a rounded value read that, if none needs more digits, so that memory need not hold the f32
+  /// value for them alone: sums that lead to gradients of parameters, such as a bias's, and takesRounded() of an activation.
   void shareRounded(Value& value) {
+    const bool activation = isActivation(value);
     std::vector<Op*> readers;
-    bool all = true;
     for (const Use& use : value.uses) {
       Op* user = use.user();
       const bool unread = moves(user) && user->result()->uses.empty();  // its readers took 16 bits
       if (user == narrow_[&value]->def || unread) continue;
-      all = all && user->code == Opcode::sum && leadsToParameters(*user->result());
+      const bool sums = user->code == Opcode::sum && leadsToParameters(*user->result());
+      if (!sums && !(activation && takesRounded(*user))) return;
       readers.push_back(user);
     }
-    if (!all) return;
-    for (Op* reader : readers) reader->operands[0] = Operand::of(widened(narrow_[&value]));
+    for (Op* reader : readers)
+      for (Operand& operand : reader->operands)
+        if (operand.value == &value) operand = Operand::of(widened(narrow_[&value]));
+    if (value.def->code == Opcode::max_pool2d) roundPooled(*value.def->in(0));
+  }
+
+  /// Rounds what a max pool reads if its result is rounded: the maximum of rounded values is the rounded maximum.
+  void roundPooled(Value& value) {
+    const bool all = std::all_of(value.uses.begin(), value.uses.end(),
+                                 [](const Use& use) { return takesRounded(*use.user()); });
+    if (isActivation(value) && all) round(value);
   }
 
   /// A 16-bit value widened to f32, for products with an f32 result.
@@ -249,6 +294,7 @@ class NarrowProducts {
   const DType dtype_;
   std::unordered_map<const Value*, bool> leads_;
   std::unordered_map<Value*, Value*> narrow_, wideAgain_;
+  std::unordered_set<const Value*> gradients_;  ///< values of the backward pass
   std::vector<Value*>
       rounded_;  ///< values that are not parameters and for which a rounding cast was inserted
 };
