@@ -24,11 +24,10 @@
 
 #include "ir/access.h"
 #include "ir/schedule.h"
-#include "ir/unread.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
-#include "passes/fuse/region_writer.h"
+#include "passes/fuse/kernel_edits.h"
 #include "passes/fuse/slice.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
@@ -47,48 +46,11 @@ class Sinker {
   bool saves(const Slice& slice, const std::unordered_map<const Value*, Value*>& outside, const Op& reader,
              const Value& value, bool shared) const;
   void sink(Op& from, int slot);
-  void addTo(Op& reader, const Value* arg, const Op& from, const Slice& slice, const Value* inner);
-  void dropResult(Op& fused, int slot);
 
   const Target& target_;
   const std::vector<Op*> ops_;  ///< of the function, in order
   std::unordered_map<const Op*, int> place_;
 };
-
-bool isSingle(const Operand& operand) { return operand.items[0].kind == Operand::Kind::value; }
-
-/// The first argument of a kernel that is bound to this value alone, or null.
-const Value* argFor(const Op& op, const Value& value) {
-  if (op.code != Opcode::fused) return nullptr;
-  for (const Operand& operand : op.operands)
-    if (isSingle(operand) && operand.items[0].value == &value) return operand.value;
-  return nullptr;
-}
-
-/// Whether a kernel writes no groups and has a schedule that any map can be added to.
-bool takesMaps(const Op& op) {
-  if (op.code != Opcode::fused || !op.groups.empty()) return false;
-  const Schedule schedule = scheduleOf(op);
-  return !std::holds_alternative<CustomSchedule>(schedule) &&
-         !std::holds_alternative<AttentionSchedule>(schedule);
-}
-
-/// Whether a kernel that maps can be taken from reads no groups either.
-bool isPlain(const Op& op) {
-  return takesMaps(op) && std::all_of(op.operands.begin(), op.operands.end(), isSingle);
-}
-
-bool isElementwise(const Op& op) { return keepsElements(op) && op.code != Opcode::dropout; }
-
-/// Whether a kernel reads each element of an argument only to compute the same element of another value, or to sum.
-bool readsByElement(const Op& op, const Value& arg) {
-  return takesMaps(op) && std::all_of(arg.uses.begin(), arg.uses.end(), [&](const Use& use) {
-           const Op& inner = *use.user();
-           if (inner.code == Opcode::sum) return true;
-           return inner.code != Opcode::yield && isElementwise(inner) &&
-                  inner.result()->type.elements() == arg.type.elements();
-         });
-}
 
 /// Whether a slice is so cheap that several kernels may compute it: casts, constants, and a few ops of one instruction.
 bool isCheap(const Slice& slice) {
@@ -116,7 +78,7 @@ bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Va
   Bindings bound(target_);
   bound.write(reader.results.size());
   for (const Operand& operand : reader.operands) {
-    if (!isSingle(operand))
+    if (!operand.bindsValue())
       bound.write(1);
     else if (operand.items[0].value != &value)
       bound.read(*operand.items[0].value);
@@ -139,45 +101,6 @@ bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Va
   return bound.fit() && prolonged <= value.type.bytes();
 }
 
-/// Moves the contents of `made` into `op`, which keeps its identity: maps keyed by the op stay valid.
-void become(Op& op, std::unique_ptr<Op> made) {
-  op.operands = std::move(made->operands);
-  op.attrs = std::move(made->attrs);
-  op.regions = std::move(made->regions);
-  op.results = std::move(made->results);
-  for (auto& result : op.results) result->def = &op;
-}
-
-/// Puts the slice, whose value is `inner`, into the reader's region in place of the argument.
-void Sinker::addTo(Op& reader, const Value* arg, const Op& from, const Slice& slice, const Value* inner) {
-  const std::unordered_map<const Value*, Value*> outside = outsideOf(from);
-  RegionWriter writer(reader.loc);
-  for (const Operand& operand : reader.operands)
-    if (operand.value != arg) writer.define(operand.value, writer.bind(operand.items[0], *operand.value));
-  for (const Value* leaf : slice.leaves) writer.define(leaf, writer.bind(outside.at(leaf)));
-  for (const Op* op : slice.ops) writer.copy(*op);
-  writer.define(arg, writer.here(inner));
-  const std::vector<Value*> yielded = writer.copyBody(reader);
-  become(reader, writer.finish(yielded, std::move(reader.results), target_));
-}
-
-/// Removes one result of a region, and the ops that only it needs.
-void Sinker::dropResult(Op& fused, int slot) {
-  OpList& body = fused.regions[0]->ops;
-  Op* yield = body.back();
-  yield->operands.erase(yield->operands.begin() + slot);
-  eraseUnread(body);
-  RegionWriter writer(fused.loc);
-  for (const Operand& operand : fused.operands)
-    if (!operand.value->uses.empty()) writer.define(operand.value, writer.bind(operand.items[0].value));
-  std::vector<Value*> yielded;
-  for (Op* op : body)
-    if (op != yield) writer.copy(*op);
-  for (const Operand& operand : yield->operands) yielded.push_back(writer.here(operand.value));
-  fused.results.erase(fused.results.begin() + slot);
-  become(fused, writer.finish(yielded, std::move(fused.results), target_));
-}
-
 /// Moves the map that computes a result into all kernels that read it, if that saves bytes.
 void Sinker::sink(Op& fused, int slot) {
   const Value& value = *fused.result(slot);
@@ -197,8 +120,8 @@ void Sinker::sink(Op& fused, int slot) {
     return arg && readsByElement(*reader, *arg) && saves(*slice, outside, *reader, value, readers.size() > 1);
   });
   if (!takeIt) return;
-  for (Op* reader : readers) addTo(*reader, argFor(*reader, value), fused, *slice, inner);
-  dropResult(fused, slot);
+  for (Op* reader : readers) computeArg(*reader, argFor(*reader, value), fused, *slice, inner, target_);
+  dropResult(fused, slot, target_);
 }
 
 void Sinker::run() {

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// narrow-results: stores results of kernels in 16 bits where that loses nothing.
+//
+//   before:  %a, %b = tg.fused (…) { %w = tg.cast %n : f32   %m = tg.select %mask, %w, 0   %a = tg.mul %m, %gain
+//                                    %b = tg.mul %m, %scale   tg.yield %a, %b }
+//            %y = tg.fused (%a = %a, …) { … }
+//   after:   %m_bf16 = tg.fused (…) { …  %m_bf16 = tg.cast %m   tg.yield %m_bf16 }
+//            %y = tg.fused (%m_bf16 = %m_bf16, %gain = %gain, …) { %m = tg.cast %m_bf16   %a = tg.mul %m, %gain  … }
+//
+// A value that is selected or moved from values of 16 bits is one itself, such as the gradient of relu of a gradient that a
+// product rounded. The kernel stores it in 16 bits. Factors and terms that are the same for many elements, such as those of
+// channels, are applied by the kernels that read the value, also if several results differ only by them.
+//
+// Requires: stage(fused).
+// Ensures: results are the same bits; fewer bytes are stored and read; the order of kernels stays.
+// Where: behind sink-maps, which removes results that need not be stored at all; before rematerialize, which counts live
+//   bytes.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "ir/access.h"
+#include "ir/builder.h"
+#include "ir/op_view.h"
+#include "passes/fuse/bindings.h"
+#include "passes/fuse/cost.h"
+#include "passes/fuse/inline_ops.h"
+#include "passes/fuse/kernel_edits.h"
+#include "passes/fuse/target_of.h"
+#include "passes/pass.h"
+
+namespace tg::fuse {
+namespace {
+
+/// Results of a kernel that cheap ops compute from one value inside, the base, and from small arguments.
+struct Family {
+  Value* base = nullptr;
+  std::vector<Value*> results;
+};
+
+/// Whether each element of a value is a number of 16 bits.
+bool isExact(const Value& value, DType dtype, std::unordered_map<const Value*, bool>& known) {
+  const Op* def = value.def;
+  if (!def) return false;
+  if (auto at = known.find(&value); at != known.end()) return at->second;
+  auto all = [&](int from) {
+    for (int i = from; i < def->numOperands(); ++i)
+      if (!isExact(*def->in(i), dtype, known)) return false;
+    return true;
+  };
+  bool exact = false;
+  switch (def->code) {
+  case Opcode::cast: exact = def->in(0)->type.dtype == dtype; break;
+  case Opcode::constant: {
+    const double number = as::constant(*def).value().number();
+    exact = roundedTo(dtype, number) == number;
+    break;
+  }
+  case Opcode::select: exact = all(1); break;
+  case Opcode::relu:
+  case Opcode::neg:
+  case Opcode::abs:
+  case Opcode::max:
+  case Opcode::min:
+  case Opcode::concat:
+  case Opcode::max_pool2d:
+  case Opcode::max_reduce: exact = all(0); break;
+  default: exact = movesElements(*def) && all(0); break;
+  }
+  return known[&value] = exact;
+}
+
+/// The type of 16 bits whose numbers the elements of a value are; f32 if there is none, or only a cast would be stored.
+DType narrowest(const Value& value) {
+  for (DType dtype : {DType::bf16, DType::f16}) {
+    std::unordered_map<const Value*, bool> known;
+    if (isExact(value, dtype, known)) return dtype;
+  }
+  return DType::f32;
+}
+
+/// The operand of an op that has as many elements as the result, if each other operand is small and an argument or a
+/// constant: what is the same for many elements, such as the gain of a channel. Null for other ops.
+Value* largeOperand(const Op& op) {
+  const Type& type = op.result()->type;
+  Value* large = nullptr;
+  bool others = isElementwise(op) && (isCheapMap(op) || op.code == Opcode::div);
+  forEachUse(op, [&](Value* operand) {
+    if (operand->type.elements() == type.elements() && (!large || large == operand)) {
+      large = operand;
+      return;
+    }
+    const bool given = !operand->def || operand->def->code == Opcode::constant;
+    others = others && given && kSmallLeaf * operand->type.bytes() <= type.bytes();
+  });
+  return others && large && large->type == type ? large : nullptr;
+}
+
+/// Whether an argument, maybe through views, is multiplied by a product or read by a kernel with a form of its own.
+bool feedsProduct(const Value& arg) {
+  return std::any_of(arg.uses.begin(), arg.uses.end(), [](const Use& use) {
+    const Op& user = *use.user();
+    if (user.info().has(table::view)) return feedsProduct(*user.result());
+    const table::Fusion fusion = user.info().fusion;
+    return fusion != table::Fusion::map && fusion != table::Fusion::reduce && fusion != table::Fusion::row;
+  });
+}
+
+class Narrower {
+ public:
+  Narrower(Item& func, const Target& target) : func_(func), target_(target), names_(func) {}
+  void run() {
+    for (Op* op : func_.body.ops.all())
+      while (isPlain(*op) && improve(*op)) {
+      }
+  }
+
+ private:
+  std::vector<Family> familiesOf(const Op& fused) const;
+  bool mayRead(const Op& reader, const Value& result, const Family& family, const Op& fused) const;
+  bool saves(const Op& fused, const Family& family, DType dtype) const;
+  bool improve(Op& fused);
+  void store(Op& fused, const Family& family, DType dtype);
+
+  Item& func_;
+  const Target& target_;
+  NameTable names_;
+};
+
+/// The results of a kernel that might be stored in another form, by their bases.
+std::vector<Family> Narrower::familiesOf(const Op& fused) const {
+  std::vector<Family> families;
+  for (const auto& result : fused.results) {
+    if (result->type.dtype != DType::f32 || result->type.rank() == 0) continue;
+    Value* base = const_cast<Value*>(innerOf(*result));
+    for (int ops = 0; base->def && ops < kMostOpsSunk; ++ops) {
+      Value* below = largeOperand(*base->def);
+      if (!below) break;
+      base = below;
+    }
+    if (!base->def || isWidening(*base->def)) continue;  // the base is in memory
+    auto at = std::find_if(families.begin(), families.end(), [&](const Family& f) { return f.base == base; });
+    if (at == families.end()) at = families.insert(at, Family{base, {}});
+    at->results.push_back(result.get());
+  }
+  return families;
+}
+
+/// Whether a kernel can read the base in place of a result. Where it has to compute the result, it must do so once for each
+/// element.
+bool Narrower::mayRead(const Op& reader, const Value& result, const Family& family, const Op& fused) const {
+  const Value* arg = argFor(reader, result);
+  if (!arg || !takesMaps(reader) || feedsProduct(*arg)) return false;
+  if (innerOf(result) == family.base) return true;
+  Bindings bound(target_);
+  bound.write(reader.results.size());
+  for (const Op* op : {&reader, &fused})
+    for (const Operand& operand : op->operands)
+      if (op == &reader || kSmallLeaf * operand.value->type.bytes() <= result.type.bytes())
+        operand.bindsValue() ? bound.read(*operand.items[0].value) : bound.write(1);
+  return readsByElement(reader, *arg) && bound.fit();
+}
+
+/// Whether all readers can read the base instead, and fewer bytes are then stored and read.
+bool Narrower::saves(const Op& fused, const Family& family, DType dtype) const {
+  int64_t before = 0, reads = 0;
+  std::vector<const Op*> readers;
+  for (const Value* result : family.results) {
+    if (dtype == DType::f32 && innerOf(*result) == family.base) return false;
+    before += result->type.bytes();
+    for (const Use& use : result->uses) {
+      const Op* reader = use.user();
+      if (!mayRead(*reader, *result, family, fused)) return false;
+      before += result->type.bytes();
+      if (std::find(readers.begin(), readers.end(), reader) == readers.end()) readers.push_back(reader);
+    }
+  }
+  reads = static_cast<int64_t>(readers.size()) + 1;
+  return reads * Type::tensor(dtype, family.base->type.shape).bytes() < before;
+}
+
+/// Stores the base in place of the results.
+void Narrower::store(Op& fused, const Family& family, DType dtype) {
+  Block& region = *fused.regions[0];
+  Value* stored = family.base;
+  if (dtype != DType::f32) {
+    Builder builder(region);
+    builder.setBefore(family.base->def->next()).setLoc(family.base->loc);
+    builder.setHint(fmt::format("{}_{}", family.base->name, name(dtype)));
+    stored = builder.cast(family.base, dtype);
+    builder.setHint(family.base->name + "_wide");
+    Value* wide = builder.cast(stored, DType::f32);
+    family.base->uses.replaceAll(wide);
+    stored->def->operands[0] = Operand::of(family.base);
+  }
+  region.terminator()->operands.push_back(Operand::of(stored));
+  Value* added = fused.addResult(stored->type, names_.unique(stored->name));
+  added->loc = stored->loc;
+  auto stands = [&](const Value& source) { return source.def != &fused || &source == added; };
+  auto allows = [](const Op& op) { return op.code == Opcode::constant || isElementwise(op); };
+  for (Value* result : family.results) {
+    const std::unordered_map<const Value*, Value*> outside = outsideOf(fused);
+    const Value* inner = innerOf(*result);
+    const Slice slice = *sliceTo(fused, inner, outside, stands, allows);
+    while (!result->uses.empty()) {
+      Op& reader = *result->uses.begin()->user();
+      computeArg(reader, argFor(reader, *result), fused, slice, inner, target_);
+    }
+    int slot = 0;
+    while (fused.result(slot) != result) ++slot;
+    dropResult(fused, slot, target_);
+  }
+}
+
+/// Stores one base in place of its results; false if that pays for none.
+bool Narrower::improve(Op& fused) {
+  for (const Family& family : familiesOf(fused)) {
+    const DType dtype = narrowest(*family.base);
+    if (!saves(fused, family, dtype)) continue;
+    store(fused, family, dtype);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+}  // namespace tg::fuse
+
+namespace tg {
+
+Result<void> run_narrow_results(Module& module, const NoOptions&, const PassContext&) {
+  return fuse::rewriteFunctions(module, targetOf(module.attrs), [&](Item& func, const Target& target) {
+    fuse::Narrower(func, target).run();
+  });
+}
+
+}  // namespace tg
