@@ -166,12 +166,13 @@ void useUnits(Op& op, const Target& target) {
 /// Whether one kernel would search windows many times: the gradient of a max pool reads, for each element of x, every window
 /// that holds it. In two kernels each window is searched once. Likewise a max pool of separated windows: one kernel
 /// would find the maximum of a row again for each window with that row.
-static bool searchesAgain(const Op& op) {
+static bool searchesAgain(const Op& op, const Target& target) {
   if (op.code == Opcode::max_pool2d) return areSeparated(windowOf(op));
   if (op.code != Opcode::max_pool2d_grad) return false;
   const auto [rows, columns] = windowOf(op);
   const double size = static_cast<double>(rows.size) * static_cast<double>(columns.size);
-  return size * size / (static_cast<double>(rows.step) * static_cast<double>(columns.step)) > kMostSearched;
+  return size * size / (static_cast<double>(rows.step) * static_cast<double>(columns.step)) >
+         (target.reduce == "workgroup" ? kMostSearchedByGroups : kMostSearched);
 }
 
 /// Whether a kernel over rows leaves most of the device idle: few rows, each too long for one workgroup. False where each
@@ -202,7 +203,7 @@ static bool sumsAlone(const Op& op, const Target& target) {
 
 bool isOneKernel(const Op& op, const Target& target) {
   if (!op.info().has(table::composite)) return true;
-  if (searchesAgain(op) || sumsAlone(op, target) || hasFewLongRows(op, target)) return false;
+  if (searchesAgain(op, target) || sumsAlone(op, target) || hasFewLongRows(op, target)) return false;
   if (op.info().fusion == table::Fusion::contraction || op.code == Opcode::categorical) return false;
   if (op.code == Opcode::attention_grad) return false;
   if (op.info().fusion == table::Fusion::attention && !streamsScores(op, target)) return false;
