@@ -14,9 +14,12 @@ using table::Fusion;
 
 bool keepsOrder(const Op& op, const Value* base) {
   bool found = false;
-  forEachUse(op, [&](Value* value) {
-    value = throughReshapes(value);
-    while (value != base && value->def && isWidening(*value->def)) value = throughReshapes(value->def->in(0));
+  forEachUse(op, [&](const Value* value) {
+    // The base may be a reshape itself, if that is stored.
+    auto passes = [](const Op& def) {
+      return def.code == Opcode::reshape || def.code == Opcode::stop_gradient || isWidening(def);
+    };
+    while (value != base && value->def && passes(*value->def)) value = value->def->in(0);
     found = found || value == base;
   });
   return found;
