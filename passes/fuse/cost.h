@@ -56,7 +56,7 @@ constexpr double kMostSearched = 32, kMostSearchedByGroups = 16;
 /// Most terms of a sum's operand, and most ops in a chain, that are looked at, chosen: the gradient of a norm has two terms
 /// and chains of six.
 constexpr size_t kMostTerms = 8;
-constexpr int kMostDepth = 16;
+constexpr int kMostDepth = 8;
 
 // Reductions in two stages (split-reductions, and the gradient norm of flatten-optimizer).
 

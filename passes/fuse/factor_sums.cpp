@@ -88,9 +88,10 @@ class Factorer {
 
 /// Whether a value is the deviations from their mean over these axes, which add up to zero.
 bool Factorer::deviates(const Value& value, const Axes& axes) {
-  const Op* sub = value.def && value.def->code == Opcode::sub ? value.def : nullptr;
-  const Op* mean = sub ? sub->in(1)->def : nullptr;
-  if (!mean || mean->code != Opcode::mean || mean->in(0) != sub->in(0)) return false;
+  if (!value.def || value.def->code != Opcode::sub) return false;
+  const as::sub sub(*value.def);
+  const Op* mean = sub.rhs()->def;
+  if (!mean || mean->code != Opcode::mean || mean->in(0) != sub.lhs()) return false;
   std::vector<int64_t> over;
   for (int64_t axis : as::mean(*mean).axes()) over.push_back(normalAxis(axis, mean->in(0)->type.rank()));
   std::sort(over.begin(), over.end());
@@ -124,7 +125,7 @@ std::vector<Term> Factorer::termsOf(Value* value, const Axes& axes, int depth) c
   if (axes.addsSame(*value)) return {Term{.outer = {value}}};
   if (!def || depth == 0 || value->type.dtype != DType::f32 || deviates(*value, axes))
     return {Term{.inner = {value}}};
-  auto below = [&](int operand) { return termsOf(def->in(operand), axes, depth - 1); };
+  auto below = [&](Value* operand) { return termsOf(operand, axes, depth - 1); };
   auto negated = [](std::vector<Term> terms) {
     for (Term& term : terms) term.negative = !term.negative;
     return terms;
@@ -133,18 +134,22 @@ std::vector<Term> Factorer::termsOf(Value* value, const Axes& axes, int depth) c
   case Opcode::broadcast_to:
     if (axes.addsSame(*def->in(0))) return {Term{.outer = {def->in(0)}}};
     break;
-  case Opcode::neg: return negated(below(0));
-  case Opcode::mul: return product(def->in(0), below(0), def->in(1), below(1));
-  case Opcode::div:
-    if (axes.addsSame(*def->in(1))) {
-      std::vector<Term> terms = below(0);
-      for (Term& term : terms) term.divisors.push_back(def->in(1));
-      return terms;
-    }
-    break;
+  case Opcode::neg: return negated(below(def->in(0)));
+  case Opcode::mul: {
+    const as::mul mul(*def);
+    return product(mul.lhs(), below(mul.lhs()), mul.rhs(), below(mul.rhs()));
+  }
+  case Opcode::div: {
+    const as::div div(*def);
+    if (!axes.addsSame(*div.rhs())) break;
+    std::vector<Term> terms = below(div.lhs());
+    for (Term& term : terms) term.divisors.push_back(div.rhs());
+    return terms;
+  }
   case Opcode::add:
   case Opcode::sub: {
-    std::vector<Term> terms = below(0), more = below(1);
+    const as::add operands(*def);
+    std::vector<Term> terms = below(operands.lhs()), more = below(operands.rhs());
     if (def->code == Opcode::sub) more = negated(std::move(more));
     terms.insert(terms.end(), more.begin(), more.end());
     if (terms.size() <= kMostTerms) return terms;
