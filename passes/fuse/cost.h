@@ -26,8 +26,8 @@ constexpr int kCompositePrimitives = 8;
 /// Most views in a chain before one of them is stored, chosen: index arithmetic grows with each.
 constexpr int kMostViews = 64;
 
-/// Most cheap ops that sink-maps lets several kernels repeat, chosen: a batch norm's difference is one. What they read does
-/// not count where it has at most one part in kSmallLeaf of the bytes, such as the means of channels.
+/// Most cheap ops that sink-maps and narrow-results let several kernels repeat, chosen: a batch norm's difference is one. What
+/// they read does not count where it has at most one part in kSmallLeaf of the bytes, such as the means of channels.
 constexpr int kMostOpsSunk = 3;
 constexpr int64_t kSmallLeaf = 64;
 

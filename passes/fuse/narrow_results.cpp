@@ -16,8 +16,6 @@
 // Where: behind sink-maps, which removes results that need not be stored at all; before rematerialize, which counts live
 //   bytes.
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -73,7 +71,7 @@ bool isExact(const Value& value, DType dtype, std::unordered_map<const Value*, b
   return known[&value] = exact;
 }
 
-/// The type of 16 bits whose numbers the elements of a value are; f32 if there is none, or only a cast would be stored.
+/// The type of 16 bits whose numbers the elements of a value are; f32 if there is none.
 DType narrowest(const Value& value) {
   for (DType dtype : {DType::bf16, DType::f16}) {
     std::unordered_map<const Value*, bool> known;
@@ -166,7 +164,7 @@ bool Narrower::mayRead(const Op& reader, const Value& result, const Family& fami
 
 /// Whether all readers can read the base instead, and fewer bytes are then stored and read.
 bool Narrower::saves(const Op& fused, const Family& family, DType dtype) const {
-  int64_t before = 0, reads = 0;
+  int64_t before = 0;
   std::vector<const Op*> readers;
   for (const Value* result : family.results) {
     if (dtype == DType::f32 && innerOf(*result) == family.base) return false;
@@ -178,8 +176,8 @@ bool Narrower::saves(const Op& fused, const Family& family, DType dtype) const {
       if (std::find(readers.begin(), readers.end(), reader) == readers.end()) readers.push_back(reader);
     }
   }
-  reads = static_cast<int64_t>(readers.size()) + 1;
-  return reads * Type::tensor(dtype, family.base->type.shape).bytes() < before;
+  const auto accesses = static_cast<int64_t>(readers.size()) + 1;
+  return accesses * Type::tensor(dtype, family.base->type.shape).bytes() < before;
 }
 
 /// Stores the base in place of the results.
