@@ -185,7 +185,7 @@ class NarrowProducts {
     return def->code != Opcode::cast && def->numOperands() == 1 && keepsElements(*def);
   }
 
-  /// Whether a reader of an activation is as exact with the rounded value as a layer is: residuals, masks, pools.
+  /// Whether an op may read an activation rounded to 16 bits, as layers do: residuals, masks for gradients, max pools.
   static bool takesRounded(const Op& op) {
     switch (op.code) {
     case Opcode::add:

@@ -47,8 +47,8 @@ constexpr int64_t kMostAlone = 64;
 
 /// Elements of windows that one kernel may read for each element of x. Above that, a first kernel finds the positions of
 /// the maxima. On lavapipe one kernel is faster for windows of 3 x 3 at stride 2 (20 elements), and slower at stride 1
-/// (81). Where workgroups reduce, that is GPUs, two are faster at stride 2: on an H100 for 32 x 64 x 112 x 112 in f32 they
-/// took 131 µs, in bf16 104, and one 271.
+/// (81). On GPUs (targets where workgroups reduce) two kernels are faster at stride 2: on an H100, for 32 x 64 x 112 x 112,
+/// one took 271 µs, two took 131 in f32 and 104 in bf16.
 constexpr double kMostSearched = 32, kMostSearchedByGroups = 16;
 
 // Sums without the factors that all terms share (factor-sums).

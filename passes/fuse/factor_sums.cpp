@@ -5,11 +5,13 @@
 //   before:  sum(%dy · (%c · %r)),  sum((%dy · %gain) · %c),  -sum(%dy · %gain · %r + %v · %c),  sum(%dy)
 //   after:   %p = sum(%dy · %c),  %q = sum(%dy):  %p · %r,  %p · %gain,  -(%q · %gain · %r),  %q
 //
-// The gradient of a norm that is written as primitives has many sums over the same tensors that differ by factors. Then they
-// are one sum, and the kernel of that reads two tensors instead of several that were stored for their sums. In the example
-// the third sum no longer waits for %v, which depends on the second: deviations from a mean add up to zero. A sum is only
-// changed if it becomes another one's, if such a term is left out, or if nothing else reads its terms: otherwise they are
-// stored anyway, and what they are without the factor might not be.
+// The gradient of a norm that is written as primitives has several sums over the same tensors that differ by factors. They
+// become one sum, whose kernel reads two tensors; before, a product was stored for each sum. In the example the third sum no
+// longer waits for %v, which depends on the second, because deviations from a mean add up to zero.
+//
+// A sum is changed only if the new sum exists already or serves several, if a term that adds up to zero is left out, or if
+// nothing else reads its operand. If something else reads the operand, that is stored anyway; the operand without its
+// factor might have to be stored as well.
 //
 // Requires: stage(tensor).
 // Ensures: results are equal up to rounding. A sum with several terms that differ by more than zeros stays: sums of each
@@ -52,11 +54,7 @@ struct Axes {
                        [&](int64_t axis) { return extent(value.type.shape, axis) == 1; });
   }
   /// The shape of a sum that keeps its axes.
-  Shape kept() const {
-    Shape result = shape;
-    for (int64_t axis : axes) result[axis] = 1;
-    return result;
-  }
+  Shape kept() const { return reducedShape(shape, axes, true); }
 
   Shape shape;
   std::vector<int64_t> axes;

@@ -7,12 +7,13 @@
 //   after:   %m_bf16 = tg.fused (…) { …  %m_bf16 = tg.cast %m   tg.yield %m_bf16 }
 //            %y = tg.fused (%m_bf16 = %m_bf16, %gain = %gain, …) { %m = tg.cast %m_bf16   %a = tg.mul %m, %gain  … }
 //
-// A value that is selected or moved from values of 16 bits is one itself, such as the gradient of relu of a gradient that a
-// product rounded. The kernel stores it in 16 bits. Factors and terms that are the same for many elements, such as those of
-// channels, are applied by the kernels that read the value, also if several results differ only by them.
+// If the elements of an f32 value are selected or moved from values of 16 bits, the kernel stores it in 16 bits. An example
+// is the gradient of relu, which selects elements of a gradient that a product rounded. If results differ from such a value
+// only by factors or terms that are the same for many elements, such as the gain of a channel, the value is stored instead
+// of them, and the kernels that read them apply the factors.
 //
 // Requires: stage(fused).
-// Ensures: results are the same bits; fewer bytes are stored and read; the order of kernels stays.
+// Ensures: the function's results have the same bits; fewer bytes are stored and read; the order of kernels stays.
 // Where: behind sink-maps, which removes results that need not be stored at all; before rematerialize, which counts live
 //   bytes.
 #include <algorithm>
@@ -207,9 +208,7 @@ void Narrower::store(Op& fused, const Family& family, DType dtype) {
       Op& reader = *result->uses.begin()->user();
       computeArg(reader, argFor(reader, *result), fused, slice, inner, target_);
     }
-    int slot = 0;
-    while (fused.result(slot) != result) ++slot;
-    dropResult(fused, slot, target_);
+    dropResult(fused, slotOf(*result), target_);
   }
 }
 

@@ -50,7 +50,8 @@ struct Life {
   int64_t bytes = 0;
   const Step* made = nullptr;
   std::vector<const Step*> readers;  ///< in order, each once
-  bool fixed = false;    ///< it stays: an op that is no kernel reads it, or a group was computed again
+  bool fixed =
+      false;  ///< not computed again: read by an op that is no kernel or in a group; or a copied group
   bool isGroup = false;  ///< whether it stands for all results of its kernel, a group
   /// Whether cheap ops compute it from values outside its kernel, if these are available; nothing if not known yet.
   std::optional<bool> follows;

@@ -95,8 +95,9 @@ bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Va
     if (!argFor(reader, *source)) read += source->type.bytes();
   }
   if (shared && (!isCheap(slice) || !isBoundByLoads(reader))) return false;
-  const bool sums = std::any_of(argFor(reader, value)->uses.begin(), argFor(reader, value)->uses.end(),
-                                [](const Use& use) { return use.user()->code == Opcode::sum; });
+  const UseList& uses = argFor(reader, value)->uses;
+  const bool sums =
+      std::any_of(uses.begin(), uses.end(), [](const Use& use) { return use.user()->code == Opcode::sum; });
   if ((shared || sums) && read > (shared ? 1 : 2) * value.type.bytes()) return false;
   return bound.fit() && prolonged <= value.type.bytes();
 }

@@ -15,12 +15,13 @@ std::unordered_map<const Value*, Value*> outsideOf(const Op& fused) {
   return outside;
 }
 
-const Value* innerOf(const Value& result) {
-  const Op& op = *result.def;
+int slotOf(const Value& result) {
   int slot = 0;
-  while (op.result(slot) != &result) ++slot;
-  return op.regions[0]->terminator()->in(slot);
+  while (result.def->result(slot) != &result) ++slot;
+  return slot;
 }
+
+const Value* innerOf(const Value& result) { return result.def->regions[0]->terminator()->in(slotOf(result)); }
 
 std::optional<Slice> sliceTo(const Op& fused, const Value* value,
                              const std::unordered_map<const Value*, Value*>& outside,

@@ -15,6 +15,8 @@ namespace tg::fuse {
 /// result. Members of groups are left out.
 std::unordered_map<const Value*, Value*> outsideOf(const Op& fused);
 
+/// The number of this result among those of its op.
+int slotOf(const Value& result);
 /// The value inside a tg.fused that becomes this result.
 const Value* innerOf(const Value& result);
 
