@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -63,6 +64,12 @@ bool readElements(const std::string& operand, const std::string& result, CoopSha
   return true;
 }
 
+/// Whether a JSON value is a whole number that an int64_t holds.
+bool isWhole(const Json& json) {
+  return json.is_number_integer() &&
+         (!json.is_number_unsigned() || json.get<uint64_t>() <= std::numeric_limits<int64_t>::max());
+}
+
 /// Reads `[[16, 16, 16, "f16", "f32"]]`: m, n, k, the element type of A and B, that of C.
 bool readShapes(const Json& json, std::vector<CoopShape>& shapes) {
   shapes.clear();
@@ -70,7 +77,7 @@ bool readShapes(const Json& json, std::vector<CoopShape>& shapes) {
   for (const Json& row : json) {
     if (!row.is_array() || row.size() != 5 || !row[3].is_string() || !row[4].is_string()) return false;
     for (int at = 0; at < 3; ++at)
-      if (!row[at].is_number_integer() || row[at].get<int64_t>() < 1) return false;
+      if (!isWhole(row[at]) || row[at].get<int64_t>() < 1) return false;
     CoopShape& shape = shapes.emplace_back(CoopShape{row[0].get<int64_t>(), row[1].get<int64_t>(),
                                                      row[2].get<int64_t>(), DType::f16, DType::f32});
     if (!readElements(row[3].get<std::string>(), row[4].get<std::string>(), shape)) return false;
@@ -261,7 +268,7 @@ Result<Target> targetFromJson(std::string_view text, std::string_view file) {
     } else {
       const bool fits = std::is_same_v<T, std::string> ? expect(it->is_string(), "a text in quotes")
                         : std::is_same_v<T, bool>      ? expect(it->is_boolean(), "true or false")
-                                                       : expect(it->is_number_integer(), "a whole number");
+                                                       : expect(isWhole(*it), "a whole number below 2^63");
       if (fits) member = it->template get<T>();
     }
   });

@@ -281,9 +281,7 @@ class Resizing {
   }
 
   bool mentions(const Type& type) const {
-    for (int64_t extent : type.shape)
-      if (extent == old_) return true;
-    return false;
+    return std::any_of(type.shape.begin(), type.shape.end(), [&](int64_t extent) { return extent == old_; });
   }
 
   Error guess(const Op& op, const Value* suspect) const {
@@ -343,29 +341,43 @@ class Resizing {
     return {};
   }
 
+  /// The axes of a shape that have this extent and so many elements behind each index.
+  static std::vector<int> axesLike(const Shape& shape, int64_t extent, int64_t behind) {
+    std::vector<int> out;
+    int64_t after = shape.elements();
+    for (int at = 0; at < shape.rank(); ++at) {
+      after /= shape[at];
+      if (shape[at] == extent && after == behind) out.push_back(at);
+    }
+    return out;
+  }
+
   /// The axis of a reshape's result that holds `axis` of its operand: the one with the same number of elements behind each
-  /// index of the named axis. With a batch of 1 several may fit; then a -1 decides.
+  /// index of the named axis. With an extent of 1 several may fit: [1, 8, 16] as [1, 8, 2, 8] may have its rows in axis 0 or
+  /// 1. Then a -1 decides for the batch. Else `axis` stays as it is, if there are as many axes like it as before.
   Result<Axis> holderOf(const Op& op, const Resized& source, const Axis& axis) const {
     const std::vector<int64_t> extents = as::reshape(op).shape();
-    const Shape& before = op.result()->type.shape;
-    int64_t step = axis.inner;
-    for (int at = axis.at + 1; at < source.before.rank(); ++at) step *= source.before.shape[at];
-    Axis holder;
-    int holders = 0;
+    const Shape &from = source.before.shape, &to = op.result()->type.shape;
+    int64_t behind = 1;
+    for (int at = axis.at + 1; at < from.rank(); ++at) behind *= from[at];
+    const int64_t step = axis.inner * behind;
+    std::vector<Axis> holders;
     int64_t after = 1;
-    for (int at = before.rank() - 1; at >= 0 && step > 0; after *= before[at--]) {
-      if (step % after != 0 || before[at] % (old_ * (step / after)) != 0) continue;
-      const bool said = isBatch() && extents[static_cast<size_t>(at)] == -1;
-      if (holders == 0 || said) holder = {at, step / after};
-      holders = said ? 1 : holders + 1;
-      if (said) break;
+    for (int at = to.rank() - 1; at >= 0 && step > 0; after *= to[at--]) {
+      if (step % after != 0 || to[at] % (old_ * (step / after)) != 0) continue;
+      const Axis holder{at, step / after};
+      if (isBatch() && extents[static_cast<size_t>(at)] == -1) return holder;
+      holders.push_back(holder);
     }
-    if (holders == 0)
+    if (holders.empty())
       return dim_.error(op.loc, 5,
                         fmt::format("no extent of the shape {} holds the {} {} by itself",
                                     op.attr("shape").str(), dim_.name, old_));
-    if (holders != 1) return notHeld(op);
-    return holder;
+    if (holders.size() == 1) return holders[0];
+    const std::vector<int> before = axesLike(from, from[axis.at], behind),
+                           now = axesLike(to, from[axis.at], behind);
+    if (before.size() != now.size()) return notHeld(op);
+    return Axis{now[static_cast<size_t>(std::ranges::find(before, axis.at) - before.begin())], axis.inner};
   }
 
   Error notHeld(const Op& op) const {

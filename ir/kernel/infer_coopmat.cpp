@@ -192,9 +192,10 @@ Result<Type> matrixOf(const Op& op, int first, int end, DType dtype, Type matrix
     if (op.operands[i].isLiteral() || type == Type::scalar(dtype)) continue;
     const bool fits = type.isCoopmat() && type.use == MatrixUse::acc && type.dtype == dtype;
     if (!fits || (matrix.isCoopmat() && type.shape != matrix.shape))
-      return violation(op, "c1",
-                       fmt::format("{} is neither {} nor an accumulator of it of the others' shape",
-                                   type.str(), Type::scalar(dtype).str()));
+      return violation(
+          op, "c1",
+          fmt::format("expected {0} or a matrix coopmat<{0}, MxN, acc> of the others' shape, not {1}",
+                      Type::scalar(dtype).str(), type.str()));
     matrix = type;
   }
   return matrix;
