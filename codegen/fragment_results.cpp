@@ -2,11 +2,12 @@
 // f32 results are stored as matrices. 16-bit results go through a patch of shared memory, one result after another,
 // so that every invocation stores 16 bytes at a time. For each row of matrices, as wide as the patch:
 //
-//   load the operands of a later row; compute and store the f32 results; for each 16-bit result: compute it and store it
-//   to the patch; barrier; copy it to memory; barrier
+//   load the operands of a later row; compute all results; store those of f32; for each 16-bit result: store it to the
+//   patch; barrier; copy it to memory; barrier
 //
-// A patch for each result would have to be narrower and need as many barriers. A subexpression that several results
-// have in common is computed for each of them.
+// The results are computed together, so that what they have in common is computed once. Those of 16 bits take half of the
+// registers of the sums, which are not needed any more. A patch for each result would have to be narrower and need as many
+// barriers.
 #include "codegen/fragment_results.h"
 
 #include <span>
@@ -31,10 +32,14 @@ class FragmentResults {
     Index row, column;
   };
 
+  using Row = std::vector<KV>;  ///< matrices side by side, as wide as the patch
+
   std::vector<Eight> eightsOf(int64_t i, int64_t j);
-  std::vector<KV> load(FragmentEpilogue& epilogue, int64_t i, int64_t j);
-  void compute(FragmentEpilogue& epilogue, size_t slot, const KV* sums, std::span<const KV> operands,
-               int64_t i, int64_t j);
+  Row load(FragmentEpilogue& epilogue, int64_t i, int64_t j);
+  std::vector<Row> compute(FragmentEpilogue& epilogue, const KV* sums, const Row& operands, int64_t i,
+                           int64_t j);
+  void store(size_t slot, const Row& values, int64_t i, int64_t j);
+  void fillPatch(const Row& values);
   void drain(size_t slot, int64_t i, int64_t j);
 
   Index plus(const Index& index, int64_t by) { return c_.space.add(index, IndexSpace::constant(by)); }
@@ -72,7 +77,7 @@ std::vector<FragmentResults::Eight> FragmentResults::eightsOf(int64_t i, int64_t
 }
 
 /// Loads the operands' matrices of a row as wide as the patch. Beyond the product's edge it loads others, unused.
-std::vector<KV> FragmentResults::load(FragmentEpilogue& epilogue, int64_t i, int64_t j) {
+FragmentResults::Row FragmentResults::load(FragmentEpilogue& epilogue, int64_t i, int64_t j) {
   std::vector<KV> out;
   const Index row = c_.emitter.below(plus(t_.top, i), p_.m).second;
   for (int64_t first = 0; first < t_.patch; first += kSide) {
@@ -82,22 +87,35 @@ std::vector<KV> FragmentResults::load(FragmentEpilogue& epilogue, int64_t i, int
   return out;
 }
 
-/// Computes one result in a row as wide as the patch. Stores f32 to memory, 16 bits to the patch.
-void FragmentResults::compute(FragmentEpilogue& epilogue, size_t slot, const KV* sums,
-                              std::span<const KV> operands, int64_t i, int64_t j) {
+/// Computes all results in a row as wide as the patch. Beyond the product's edge they mean nothing.
+std::vector<FragmentResults::Row> FragmentResults::compute(FragmentEpilogue& epilogue, const KV* sums,
+                                                           const Row& operands, int64_t i, int64_t j) {
+  std::vector<Row> out(c_.yields.size());
   size_t held = 0;
-  for (int64_t first = 0; first < t_.patch; first += kSide)
+  const Index row = c_.emitter.below(plus(t_.top, i), p_.m).second;
+  for (int64_t first = 0; first < t_.patch; first += kSide) {
+    epilogue.begin(sums[first / kSide], over(row), c_.emitter.below(plus(t_.left, j + first), p_.n).second);
+    for (const Value* operand : operands_) epilogue.define(operand, operands[held++]);
+    for (size_t slot = 0; slot < out.size(); ++slot) out[slot].push_back(epilogue.emit(c_.yields[slot]));
+  }
+  return out;
+}
+
+/// Stores a row of matrices of an f32 result to memory.
+void FragmentResults::store(size_t slot, const Row& values, int64_t i, int64_t j) {
+  for (size_t at = 0; at < values.size(); ++at)
     c_.bounded(plus(t_.top, i), p_.m, [&](const Index& row) {
-      c_.bounded(plus(t_.left, j + first), p_.n, [&](const Index& column) {
-        epilogue.begin(sums[first / kSide], over(row), column);
-        for (const Value* operand : operands_) epilogue.define(operand, operands[held++]);
-        const KV value = epilogue.emit(c_.yields[slot]);
-        if (isInPatch(slot))
-          c_.kernel.coopmatStore(value, patch_, {at(patchRow()), KernelBuilder::u32(first / kEight)});
-        else
-          c_.kernel.coopmatStore(value, resultRows(slot), {at(over(row)), at(column)});
+      c_.bounded(plus(t_.left, j + static_cast<int64_t>(at) * kSide), p_.n, [&](const Index& column) {
+        c_.kernel.coopmatStore(values[at], resultRows(slot), {this->at(over(row)), this->at(column)});
       });
     });
+}
+
+/// Stores a row of matrices of a 16-bit result to the patch.
+void FragmentResults::fillPatch(const Row& values) {
+  for (size_t i = 0; i < values.size(); ++i)
+    c_.kernel.coopmatStore(values[i], patch_,
+                           {at(patchRow()), KernelBuilder::u32(static_cast<int64_t>(i) * kSide / kEight)});
 }
 
 /// Copies a 16-bit result from the patch to memory, 16 bytes an invocation.
@@ -131,10 +149,15 @@ void FragmentResults::store(const std::vector<KV>& sums) {
   for (int64_t number = 0; number < count; ++number, next += t_.patch / kSide) {
     for (int64_t other = std::ssize(loaded); other < count && other <= number + ahead; ++other)
       loaded.push_back(load(epilogue, row(other), column(other)));
-    for (size_t slot = 0; slot < c_.yields.size(); ++slot) {
-      if (isInPatch(slot) && std::exchange(patchIsFull, true)) c_.kernel.barrier();
-      compute(epilogue, slot, next, loaded[static_cast<size_t>(number)], row(number), column(number));
-      if (!isInPatch(slot)) continue;
+    const std::vector<Row> results =
+        compute(epilogue, next, loaded[static_cast<size_t>(number)], row(number), column(number));
+    for (size_t slot = 0; slot < results.size(); ++slot) {
+      if (!isInPatch(slot)) {
+        store(slot, results[slot], row(number), column(number));
+        continue;
+      }
+      if (std::exchange(patchIsFull, true)) c_.kernel.barrier();
+      fillPatch(results[slot]);
       c_.kernel.barrier();
       drain(slot, row(number), column(number));
     }
