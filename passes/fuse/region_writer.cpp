@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "codegen/schedule.h"
+#include "passes/op_key.h"
 
 namespace tg::fuse {
 
@@ -25,6 +26,17 @@ Value* RegionWriter::bind(const Operand& source, const Value& like) {
 Value* RegionWriter::find(const Value* elsewhere) const {
   auto it = here_.find(elsewhere);
   return it == here_.end() ? nullptr : it->second;
+}
+
+Op* RegionWriter::copy(const Op& op) {
+  Op* made = builder_.append(cloneOp(op, here_));
+  if (op.info().fusion != table::Fusion::map || !op.info().has(table::pure) || !op.regions.empty())
+    return made;
+  auto [at, isNew] = copied_.try_emplace(keyOf(*made, numbers_), made);
+  if (isNew) return made;
+  for (size_t i = 0; i < op.results.size(); ++i) define(op.results[i].get(), at->second->results[i].get());
+  fused_->regions[0]->ops.erase(made);
+  return at->second;
 }
 
 std::vector<Value*> RegionWriter::copyBody(const Op& fused) {

@@ -4,11 +4,13 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "ir/builder.h"
 #include "ir/module.h"
+#include "ir/op_bytes.h"
 #include "ir/target.h"
 
 namespace tg::fuse {
@@ -39,8 +41,9 @@ class RegionWriter {
   /// The value that `elsewhere` is mapped to, or null.
   Value* find(const Value* elsewhere) const;
   Value* here(const Value* elsewhere) const { return here_.at(elsewhere); }
-  /// Copies an op whose operands are all mapped.
-  Op* copy(const Op& op) { return builder_.append(cloneOp(op, here_)); }
+  /// Copies an op whose operands are all mapped. A map or constant that a copied op computes already is not copied: its
+  /// results are mapped to that op's. Returns the op that computes them.
+  Op* copy(const Op& op);
   /// Copies the body of a region whose arguments are mapped; returns the values that it yields, here.
   std::vector<Value*> copyBody(const Op& fused);
   /// Ends the body.
@@ -59,6 +62,8 @@ class RegionWriter {
   std::unique_ptr<Op> fused_;
   Builder builder_;
   std::unordered_map<const Value*, Value*> here_, bound_;
+  ValueNumbering numbers_;
+  std::unordered_map<std::string, Op*> copied_;  ///< maps and constants, by what they compute
 };
 
 }  // namespace tg::fuse
