@@ -59,12 +59,11 @@ class Former {
   void keepWithSum(const Op& sum);
   void partition();
   int rowPartner(const Op& op, const Region& own);
-  Region alone(const Op& op) const;
   bool sumsOnTheWay(const Op& sum, const Region& rows) const;
   bool joins(const Op& op, const Region& own, const Region& other, Value* through) const;
   int bestProducer(Op& op, const Region& own, std::string& why, std::vector<int>& possible);
   void absorb(int home, const std::vector<int>& others, const Op& op);
-  bool waitsDearly(const Op& op, const Region& product);
+  bool waitsDearly(const Op& op, const Region& product, const Value& through);
   bool holds(int region, const Op* op) const;
   bool fits(const std::vector<int>& regions, const Op& op);
   /// Formats the reason why an op starts a region, if there is a report.
@@ -88,6 +87,8 @@ class Former {
   RegionGraph graph_;
   std::unordered_map<const Op*, int> regionOf_;
   std::unordered_map<const Op*, int> position_;
+  std::unordered_map<const Op*, int>
+      ready_;  ///< for maps: of the last op that is no map which they depend on
   std::unordered_map<const Op*, std::vector<Value*>> bases_;
   std::unordered_map<const Value*, std::vector<Op*>> readers_;  ///< through inline ops
   std::unordered_map<const Op*, const Op*> sumOf_;              ///< maps that stay with a sum (keepWithSum)
@@ -126,27 +127,6 @@ void Former::keepEffects() {
       });
   }
   boundViews(func_, forced_);
-}
-
-/// The region that an op forms by itself; its ops are not filled in.
-Region Former::alone(const Op& op) const {
-  Region region;
-  region.elements = op.results.empty() ? 0 : op.result()->type.elements();
-  if (isTurn(op))
-    region.space = Space::closed;
-  else if (auto rows = rowSpaceOf(op))
-    region.space = Space::row, region.rows = *rows;
-  else if (op.info().fusion == Fusion::contraction)
-    region.space = Space::product;
-  else if (op.code == Opcode::custom)
-    region.space = Space::closed;
-  else if (op.info().fusion == Fusion::reduce || op.info().fusion == Fusion::row)
-    region.space = Space::sum;
-  else if (op.info().fusion == Fusion::window)
-    region.space = Space::sum;
-  else if (op.info().fusion == Fusion::scatter || op.info().fusion == Fusion::attention)
-    region.space = Space::closed;
-  return region;
 }
 
 /// The values that an op reads, looking through inline ops: results of regions, arguments, parameters.
@@ -271,14 +251,19 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
 
 /// Whether joining would prolong the lives of a product's operands too much: the op adds to the product something that is
 /// computed much later, and the operands kept alive until then have more bytes than the product. An example is the
-/// gradient of the logits, for a head tied to the embedding.
-bool Former::waitsDearly(const Op& op, const Region& product) {
+/// gradient of the logits, for a head tied to the embedding. What is later in the text only, such as a slope that the
+/// forward pass computes, is no reason, unless the product's result `through` has 16 bits and the op's would not.
+bool Former::waitsDearly(const Op& op, const Region& product, const Value& through) {
   if (product.space != Space::product) return false;
-  int start = 0, last = 0;
+  int start = 0, last = 0, ready = 0;
   for (const Op* each : product.ops) start = std::max(start, position_[each]);
-  for (const Value* base : bases(op))
-    if (base->def && !readsSymbol(*base->def)) last = std::max(last, position_[base->def]);
-  if (last <= start) return false;
+  for (const Value* base : bases(op)) {
+    if (!base->def || readsSymbol(*base->def)) continue;
+    last = std::max(last, position_[base->def]);
+    ready = std::max(ready, ready_[base->def]);
+  }
+  const bool widens = isNarrow(through.type.dtype) && !isNarrow(op.result()->type.dtype);
+  if (last <= start || (ready <= start && !widens)) return false;
   int64_t kept = 0;
   for (const Op* each : product.ops)
     for (const Value* base : bases(*each)) {
@@ -331,7 +316,7 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why, std::vecto
       because(why, "only a maximum reads it, from what %{}'s kernel stores anyway", base->name);
       continue;
     }
-    if (waitsDearly(op, other)) {
+    if (waitsDearly(op, other, *base)) {
       because(why, "%{}'s product would keep alive what it reads until then", base->name);
       continue;
     }
@@ -410,6 +395,11 @@ void Former::findReaders() {
   int at = 0;
   for (Op* op : func_.body.ops) {
     position_[op] = at++;
+    int ready = 0;
+    forEachUse(std::as_const(*op), [&](const Value* value) {
+      if (value->def) ready = std::max(ready, ready_[value->def]);
+    });
+    ready_[op] = op->info().fusion == Fusion::map ? ready : position_[op];
     if (copied_.contains(op)) continue;
     for (Value* base : bases(*op)) readers_[base].push_back(op);
   }
@@ -462,7 +452,7 @@ void Former::partition() {
     if (op->info().fusion == Fusion::reduce && !rowSpaceOf(*op)) keepWithSum(*op);
   for (Op* op : func_.body.ops) {
     if (isBoundary(*op) || copied_.contains(op)) continue;
-    Region own = alone(*op);
+    Region own = aloneInRegion(*op);
     std::string why;
     std::vector<int> possible;
     int home = own.space == Space::closed ? -1 : bestProducer(*op, own, why, possible);

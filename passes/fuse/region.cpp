@@ -12,6 +12,26 @@ namespace tg::fuse {
 
 using table::Fusion;
 
+Region aloneInRegion(const Op& op) {
+  Region region;
+  region.elements = op.results.empty() ? 0 : op.result()->type.elements();
+  if (isTurn(op))
+    region.space = Space::closed;
+  else if (auto rows = rowSpaceOf(op))
+    region.space = Space::row, region.rows = *rows;
+  else if (op.info().fusion == Fusion::contraction)
+    region.space = Space::product;
+  else if (op.code == Opcode::custom)
+    region.space = Space::closed;
+  else if (op.info().fusion == Fusion::reduce || op.info().fusion == Fusion::row)
+    region.space = Space::sum;
+  else if (op.info().fusion == Fusion::window)
+    region.space = Space::sum;
+  else if (op.info().fusion == Fusion::scatter || op.info().fusion == Fusion::attention)
+    region.space = Space::closed;
+  return region;
+}
+
 bool keepsOrder(const Op& op, const Value* base) {
   bool found = false;
   forEachUse(op, [&](const Value* value) {

@@ -21,6 +21,9 @@ struct Region {
   std::vector<Op*> ops;  ///< in text order
 };
 
+/// The region that an op forms by itself; its ops are not filled in.
+Region aloneInRegion(const Op& op);
+
 /// Whether `op` reads `base` in the order of its elements: only reshapes and widening casts lie between.
 bool keepsOrder(const Op& op, const Value* base);
 
