@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// narrow-results: stores results of kernels in 16 bits where that loses nothing.
+// narrow-results: stores results of kernels in 16 bits where that loses nothing, and one value in place of several maps of it.
 //
 //   before:  %a, %b = tg.fused (…) { %w = tg.cast %n : f32   %m = tg.select %mask, %w, 0   %a = tg.mul %m, %gain
 //                                    %b = tg.mul %m, %scale   tg.yield %a, %b }
@@ -12,11 +12,15 @@
 // only by factors or terms that are the same for many elements, such as the gain of a channel, the value is stored instead
 // of them, and the kernels that read them apply the factors.
 //
+// The same for any maps of one value, its source, if one kernel reads each of them and the source has fewer bytes: a gated
+// layer would store silu(x) and its slope in f32 for the gradient; it stores x, in 16 bits if a product rounded it.
+//
 // Requires: stage(fused).
 // Ensures: the function's results have the same bits; fewer bytes are stored and read; the order of kernels stays.
 // Where: behind sink-maps, which removes results that need not be stored at all; before rematerialize, which counts live
 //   bytes.
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -34,7 +38,7 @@
 namespace tg::fuse {
 namespace {
 
-/// Results of a kernel that cheap ops compute from one value inside, the base, and from small arguments.
+/// Results of a kernel that ops compute, element by element, from one value inside, the base, and from arguments.
 struct Family {
   Value* base = nullptr;
   std::vector<Value*> results;
@@ -81,6 +85,11 @@ DType narrowest(const Value& value) {
   return DType::f32;
 }
 
+/// The type in which a value would be stored.
+Type storedAs(const Value& value) {
+  return value.type.dtype == DType::f32 ? Type::tensor(narrowest(value), value.type.shape) : value.type;
+}
+
 /// The operand of an op that has as many elements as the result, if each other operand is small and an argument or a
 /// constant: what is the same for many elements, such as the gain of a channel. Null for other ops.
 Value* largeOperand(const Op& op) {
@@ -119,6 +128,8 @@ class Narrower {
 
  private:
   std::vector<Family> familiesOf(const Op& fused) const;
+  bool followsFrom(const Op& fused, Value& base, const Value& result) const;
+  std::optional<Family> mapsOfOne(const Op& fused) const;
   bool mayRead(const Op& reader, const Value& result, const Family& family, const Op& fused) const;
   bool saves(const Op& fused, const Family& family, DType dtype) const;
   bool improve(Op& fused);
@@ -146,6 +157,68 @@ std::vector<Family> Narrower::familiesOf(const Op& fused) const {
     at->results.push_back(result.get());
   }
   return families;
+}
+
+/// The only kernel that reads a result, if it reads it element by element; else null.
+const Op* onlyReader(const Value& result) {
+  const Op* reader = nullptr;
+  for (const Use& use : result.uses) {
+    if (reader && reader != use.user()) return nullptr;
+    reader = use.user();
+  }
+  const Value* arg = reader ? argFor(*reader, result) : nullptr;
+  return arg && readsByElement(*reader, *arg) ? reader : nullptr;
+}
+
+/// Whether the only kernel that reads a result can compute it from the base, and from arguments that are small or that it
+/// reads anyway.
+bool Narrower::followsFrom(const Op& fused, Value& base, const Value& result) const {
+  std::unordered_map<const Value*, Value*> outside = outsideOf(fused);
+  outside[&base] = &base;
+  auto stands = [&](const Value& source) { return source.def != &fused || &source == &base; };
+  auto allows = [](const Op& op) { return op.code == Opcode::constant || isElementwise(op); };
+  const std::optional<Slice> slice = sliceTo(fused, innerOf(result), outside, stands, allows);
+  if (!slice || std::ranges::find(slice->leaves, &base) == slice->leaves.end()) return false;
+  const Op& reader = *onlyReader(result);
+  Bindings bound(target_);
+  bound.write(reader.results.size());
+  bound.read(base);
+  for (const Operand& operand : reader.operands)
+    operand.bindsValue() ? bound.read(*operand.items[0].value) : bound.write(1);
+  for (const Value* leaf : slice->leaves) {
+    const Value& source = *outside.at(leaf);
+    bound.read(source);
+    const bool isSmall = kSmallLeaf * source.type.bytes() <= result.type.bytes();
+    if (leaf != &base && !isSmall && !argFor(reader, source)) return false;
+  }
+  return bound.fit();
+}
+
+/// Results that are maps of one value, which has fewer bytes than all of them and no more than any: of all such values the
+/// one that saves the most bytes, the last of several.
+std::optional<Family> Narrower::mapsOfOne(const Op& fused) const {
+  std::vector<Value*> results;
+  for (const auto& result : fused.results)
+    if (result->type.rank() > 0 && onlyReader(*result)) results.push_back(result.get());
+  std::optional<Family> best;
+  int64_t most = 0;
+  for (Op* op : fused.regions[0]->ops) {
+    if (results.empty()) break;
+    if (op->results.size() != 1 || isWidening(*op) || op->info().has(table::view) ||
+        op->info().has(table::leaf))
+      continue;
+    Family family{op->result(), {}};
+    const Type stored = storedAs(*op->result());
+    int64_t saved = -stored.bytes();
+    for (Value* result : results)
+      if (result->type.elements() == stored.elements() && stored.bytes() <= result->type.bytes() &&
+          innerOf(*result) != op->result() && followsFrom(fused, *op->result(), *result)) {
+        family.results.push_back(result);
+        saved += result->type.bytes();
+      }
+    if (saved > 0 && saved >= most) best = std::move(family), most = saved;
+  }
+  return best;
 }
 
 /// Whether a kernel can read the base in place of a result. Where it has to compute the result, it must do so once for each
@@ -214,6 +287,10 @@ void Narrower::store(Op& fused, const Family& family, DType dtype) {
 
 /// Stores one base in place of its results; false if that pays for none.
 bool Narrower::improve(Op& fused) {
+  if (const std::optional<Family> family = mapsOfOne(fused)) {
+    store(fused, *family, narrowest(*family->base));
+    return true;
+  }
   for (const Family& family : familiesOf(fused)) {
     const DType dtype = narrowest(*family.base);
     if (!saves(fused, family, dtype)) continue;
