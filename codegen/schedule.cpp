@@ -38,7 +38,7 @@ const Op* contractionOf(const Op& fused) {
 
 /// By matrix units, else through shared memory, else in registers: the first that suits target and product.
 static Schedule chooseProduct(const Op& fused, const Op& product, const Target& target) {
-  if (auto schedule = choose<CoopmatSchedule>(product, target)) return *schedule;
+  if (auto schedule = choose<CoopmatSchedule>(fused, target)) return *schedule;
   if (auto schedule = choose<SharedMatmulSchedule>(product, target))
     return forEpilogue(fused, product, target, *schedule);
   return *choose<MatmulSchedule>(product, target);

@@ -230,10 +230,9 @@ int64_t largestBuffer(const Properties& p) {
 }
 
 /// The number of invocations that keep this many processors busy, at 512 each. It is rounded down to three binary
-/// digits: extents of tensors are round numbers, and 128 of 132 processors are close enough for choosing. If the driver
-/// does not tell the number of processors, 128 are assumed.
+/// digits: extents of tensors are round numbers, and 128 of 132 processors are close enough for choosing how often to cut.
 int64_t busyAt(int64_t processors) {
-  int64_t digits = processors > 0 ? processors : 128, scale = 512;
+  int64_t digits = processors, scale = 512;
   for (; digits >= 8; digits /= 2) scale *= 2;
   return digits * scale;
 }
@@ -250,7 +249,9 @@ void fillTarget(Probe& probe, const Properties& p) {
   t.reduce = cpu ? "lane" : "workgroup";
   t.matmul = cpu ? "register" : "shared";
   t.workgroup = std::min<int64_t>(cpu ? 64 : 128, t.maxInvocations);
-  t.parallel = cpu ? 64 : busyAt(p.processors());
+  const int64_t told = p.processors();
+  t.processors = cpu ? 1 : told > 0 ? told : 128;
+  t.parallel = cpu ? 64 : busyAt(t.processors);
   t.streamScores = cpu ? 1 << 19 : 1 << 29;
 }
 
