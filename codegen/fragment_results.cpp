@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // f32 results are stored as matrices. 16-bit results go through a patch of shared memory, one result after another,
-// so that every invocation stores 16 bytes at a time. For each row of matrices, as wide as the patch:
+// so that every invocation stores 16 bytes at a time. Operands of 16 bits come the same way: an invocation that loads its
+// part of a matrix itself loads 4 bytes at a time. For each row of matrices, as wide as the patch:
 //
-//   load the operands of a later row; compute all results; store those of f32; for each 16-bit result: store it to the
-//   patch; barrier; copy it to memory; barrier
+//   load the operands of a later row; store each 16-bit operand of this row to the patch; barrier; load its matrices from
+//   there; barrier; compute all results; store those of f32; for each 16-bit result: store it to the patch; barrier; copy
+//   it to memory; barrier
 //
 // The results are computed together, so that what they have in common is computed once. Those of 16 bits take half of the
 // registers of the sums, which are not needed any more. A patch for each result would have to be narrower and need as many
@@ -32,13 +34,16 @@ class FragmentResults {
     Index row, column;
   };
 
-  using Row = std::vector<KV>;  ///< matrices side by side, as wide as the patch
+  using Row =
+      std::vector<KV>;  ///< matrices side by side, as wide as the patch, or an invocation's eights of these
 
   std::vector<Eight> eightsOf(int64_t i, int64_t j);
-  Row load(FragmentEpilogue& epilogue, int64_t i, int64_t j);
-  std::vector<Row> compute(FragmentEpilogue& epilogue, const KV* sums, const Row& operands, int64_t i,
-                           int64_t j);
+  Row load(FragmentEpilogue& epilogue, const Value* operand, int64_t i, int64_t j);
+  Row matricesOf(const Value* operand, const Row& loaded);
+  std::vector<Row> compute(FragmentEpilogue& epilogue, const KV* sums, const std::vector<Row>& operands,
+                           int64_t i, int64_t j);
   void store(size_t slot, const Row& values, int64_t i, int64_t j);
+  void takePatch();
   void fillPatch(const Row& values);
   void drain(size_t slot, int64_t i, int64_t j);
 
@@ -49,7 +54,7 @@ class FragmentResults {
   Value* resultRows(size_t slot) {
     return c_.emitter.resultRows(c_.firstSlot + static_cast<int>(slot), p_.batch * p_.m, p_.n);
   }
-  bool isInPatch(size_t slot) const { return isNarrow(c_.yields[slot]->type.dtype); }
+  bool isInPatch(const Value* value) const { return patch_ && isNarrow(value->type.dtype); }
   /// The subgroup's first row in the patch.
   Index patchRow() { return c_.space.scale(c_.space.variable(t_.subgroup, t_.subgroups), kSide); }
 
@@ -58,6 +63,7 @@ class FragmentResults {
   const FragmentEpilogue::Operands& operands_;
   const FragmentTile& t_;
   Value* patch_ = nullptr;
+  bool patchIsFull_ = false;  ///< whether another invocation may still read from it
 };
 
 /// The groups of eight elements that this invocation copies from the patch to memory, for the row of matrices at
@@ -76,26 +82,52 @@ std::vector<FragmentResults::Eight> FragmentResults::eightsOf(int64_t i, int64_t
   return out;
 }
 
-/// Loads the operands' matrices of a row as wide as the patch. Beyond the product's edge it loads others, unused.
-FragmentResults::Row FragmentResults::load(FragmentEpilogue& epilogue, int64_t i, int64_t j) {
-  std::vector<KV> out;
-  const Index row = c_.emitter.below(plus(t_.top, i), p_.m).second;
-  for (int64_t first = 0; first < t_.patch; first += kSide) {
-    const Index column = c_.emitter.below(plus(t_.left, j + first), p_.n).second;
-    for (const Value* operand : operands_) out.push_back(epilogue.load(operand, over(row), column));
+/// Loads an operand's row as wide as the patch: matrices, or the eights that this invocation stores to the patch. Beyond
+/// the product's edge it loads others, unused.
+FragmentResults::Row FragmentResults::load(FragmentEpilogue& epilogue, const Value* operand, int64_t i,
+                                           int64_t j) {
+  Row out;
+  auto inside = [&](const Index& index, int64_t extent) { return c_.emitter.below(index, extent).second; };
+  if (isInPatch(operand)) {
+    Value* rows = c_.emitter.bindingRows(operand, p_.batch * p_.m, p_.n);
+    for (const Eight& each : eightsOf(i, j))
+      out.push_back(c_.kernel.loadHere(
+          rows, {at(over(inside(each.row, p_.m))), at(c_.space.div(inside(each.column, p_.n), kEight))}));
+    return out;
   }
+  for (int64_t first = 0; first < t_.patch; first += kSide)
+    out.push_back(
+        epilogue.load(operand, over(inside(plus(t_.top, i), p_.m)), inside(plus(t_.left, j + first), p_.n)));
+  return out;
+}
+
+/// The matrices of an operand's row that was loaded.
+FragmentResults::Row FragmentResults::matricesOf(const Value* operand, const Row& loaded) {
+  if (!isInPatch(operand)) return loaded;
+  takePatch();
+  const std::vector<Eight> eights = eightsOf(0, 0);
+  for (size_t i = 0; i < loaded.size(); ++i) c_.kernel.store(loaded[i], patch_, eights[i].place);
+  c_.kernel.barrier();
+  Row out;
+  for (int64_t first = 0; first < t_.patch; first += kSide)
+    out.push_back(c_.kernel.coopmatLoad(patch_, {at(patchRow()), KernelBuilder::u32(first / kEight)},
+                                        Type::coopmat(operand->type.dtype, kSide, kSide, MatrixUse::a),
+                                        false));
   return out;
 }
 
 /// Computes all results in a row as wide as the patch. Beyond the product's edge they mean nothing.
 std::vector<FragmentResults::Row> FragmentResults::compute(FragmentEpilogue& epilogue, const KV* sums,
-                                                           const Row& operands, int64_t i, int64_t j) {
-  std::vector<Row> out(c_.yields.size());
-  size_t held = 0;
+                                                           const std::vector<Row>& operands, int64_t i,
+                                                           int64_t j) {
+  std::vector<Row> out(c_.yields.size()), matrices;
+  for (size_t held = 0; held < operands_.size(); ++held)
+    matrices.push_back(matricesOf(operands_[held], operands[held]));
   const Index row = c_.emitter.below(plus(t_.top, i), p_.m).second;
   for (int64_t first = 0; first < t_.patch; first += kSide) {
     epilogue.begin(sums[first / kSide], over(row), c_.emitter.below(plus(t_.left, j + first), p_.n).second);
-    for (const Value* operand : operands_) epilogue.define(operand, operands[held++]);
+    for (size_t held = 0; held < operands_.size(); ++held)
+      epilogue.define(operands_[held], matrices[held][static_cast<size_t>(first / kSide)]);
     for (size_t slot = 0; slot < out.size(); ++slot) out[slot].push_back(epilogue.emit(c_.yields[slot]));
   }
   return out;
@@ -109,6 +141,11 @@ void FragmentResults::store(size_t slot, const Row& values, int64_t i, int64_t j
         c_.kernel.coopmatStore(values[at], resultRows(slot), {this->at(over(row)), this->at(column)});
       });
     });
+}
+
+/// Waits until the patch may be overwritten.
+void FragmentResults::takePatch() {
+  if (std::exchange(patchIsFull_, true)) c_.kernel.barrier();
 }
 
 /// Stores a row of matrices of a 16-bit result to the patch.
@@ -143,20 +180,22 @@ void FragmentResults::store(const std::vector<KV>& sums) {
   const int64_t ahead = few ? count : 1;
   auto row = [&](int64_t number) { return number / perRow * kSide; };
   auto column = [&](int64_t number) { return number % perRow * t_.patch; };
-  std::vector<std::vector<KV>> loaded;
+  std::vector<std::vector<Row>> loaded;
   const KV* next = sums.data();
-  bool patchIsFull = false;
   for (int64_t number = 0; number < count; ++number, next += t_.patch / kSide) {
-    for (int64_t other = std::ssize(loaded); other < count && other <= number + ahead; ++other)
-      loaded.push_back(load(epilogue, row(other), column(other)));
+    for (int64_t other = std::ssize(loaded); other < count && other <= number + ahead; ++other) {
+      loaded.emplace_back();
+      for (const Value* operand : operands_)
+        loaded.back().push_back(load(epilogue, operand, row(other), column(other)));
+    }
     const std::vector<Row> results =
         compute(epilogue, next, loaded[static_cast<size_t>(number)], row(number), column(number));
     for (size_t slot = 0; slot < results.size(); ++slot) {
-      if (!isInPatch(slot)) {
+      if (!isInPatch(c_.yields[slot])) {
         store(slot, results[slot], row(number), column(number));
         continue;
       }
-      if (std::exchange(patchIsFull, true)) c_.kernel.barrier();
+      takePatch();
       fillPatch(results[slot]);
       c_.kernel.barrier();
       drain(slot, row(number), column(number));
