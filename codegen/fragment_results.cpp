@@ -34,8 +34,8 @@ class FragmentResults {
     Index row, column;
   };
 
-  using Row =
-      std::vector<KV>;  ///< matrices side by side, as wide as the patch, or an invocation's eights of these
+  /// Matrices side by side, as wide as the patch, or those of their eights that one invocation moves.
+  using Row = std::vector<KV>;
 
   std::vector<Eight> eightsOf(int64_t i, int64_t j);
   Row load(FragmentEpilogue& epilogue, const Value* operand, int64_t i, int64_t j);

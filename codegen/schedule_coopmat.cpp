@@ -22,7 +22,7 @@ struct CoopmatTiling {
   int64_t m, n, warpM, warpN;
   double rate;
   int64_t resident = 1;     ///< workgroups that run on a processor at a time
-  bool simpleOnly = false;  ///< only for products that isSimple
+  bool simpleOnly = false;  ///< only for regions for which isSimple is true
   int64_t subgroups() const { return m / warpM * (n / warpN); }
   int64_t groups(const ProductSizes& size) const {
     return size.batch * ((size.m + m - 1) / m) * ((size.n + n - 1) / n);
@@ -91,10 +91,9 @@ std::vector<CoopmatTiling> tilings(const Op& product) {
   return {kLarge, kSmall};
 }
 
-/// Whether a region is a product of rows, with at most sums and scaling behind it and one result. With 18 matrices in a
-/// subgroup, the code of more does not fit the instruction cache, and addresses of windows take too many registers: on an
-/// H100, tiles of 192 x 192 took 58 µs for 12608 x 1536 by 1536 x 384 in bf16 and those of 128 x 192 took 87, but 112 and 95
-/// for 12608 x 384 by 384 x 1536 with GELU.
+/// Whether a region is a product without windows, with one result and nothing but sums and scaling behind it. Larger tiles
+/// do not pay otherwise: on an H100, tiles of 192 x 192 took 58 µs for 12608 x 1536 by 1536 x 384 in bf16 and those of
+/// 128 x 192 took 87; but for 12608 x 384 by 384 x 1536 with GELU they took 112, and those of 128 x 256 took 95.
 bool isSimple(const Op& fused) {
   auto isPlain = [](const Op* op) {
     switch (op->code) {
@@ -110,7 +109,7 @@ bool isSimple(const Op& fused) {
     }
   };
   const OpList& ops = fused.regions[0]->ops;
-  return fused.results.size() <= 1 && std::all_of(ops.begin(), ops.end(), isPlain);
+  return fused.regions[0]->terminator()->operands.size() == 1 && std::all_of(ops.begin(), ops.end(), isPlain);
 }
 
 /// The estimated time of a product, in one unit for all tilings: processors compute rounds of tiles, and the last

@@ -87,8 +87,7 @@ class Former {
   RegionGraph graph_;
   std::unordered_map<const Op*, int> regionOf_;
   std::unordered_map<const Op*, int> position_;
-  std::unordered_map<const Op*, int>
-      ready_;  ///< for maps: of the last op that is no map which they depend on
+  std::unordered_map<const Op*, int> ready_;  ///< of the last op but maps and views that an op needs, or is
   std::unordered_map<const Op*, std::vector<Value*>> bases_;
   std::unordered_map<const Value*, std::vector<Op*>> readers_;  ///< through inline ops
   std::unordered_map<const Op*, const Op*> sumOf_;              ///< maps that stay with a sum (keepWithSum)
@@ -399,7 +398,8 @@ void Former::findReaders() {
     forEachUse(std::as_const(*op), [&](const Value* value) {
       if (value->def) ready = std::max(ready, ready_[value->def]);
     });
-    ready_[op] = op->info().fusion == Fusion::map ? ready : position_[op];
+    const bool follows = op->info().fusion == Fusion::map || op->info().fusion == Fusion::view;
+    ready_[op] = follows ? ready : position_[op];
     if (copied_.contains(op)) continue;
     for (Value* base : bases(*op)) readers_[base].push_back(op);
   }

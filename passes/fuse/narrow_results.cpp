@@ -170,6 +170,13 @@ const Op* onlyReader(const Value& result) {
   return arg && readsByElement(*reader, *arg) ? reader : nullptr;
 }
 
+/// The result of a kernel that equals a value inside; null if it is not stored.
+Value* storedAlready(const Op& fused, const Value& inner) {
+  for (const auto& result : fused.results)
+    if (innerOf(*result) == &inner) return result.get();
+  return nullptr;
+}
+
 /// Whether the only kernel that reads a result can compute it from the base, and from arguments that are small or that it
 /// reads anyway.
 bool Narrower::followsFrom(const Op& fused, Value& base, const Value& result) const {
@@ -194,8 +201,8 @@ bool Narrower::followsFrom(const Op& fused, Value& base, const Value& result) co
   return bound.fit();
 }
 
-/// Results that are maps of one value, which has fewer bytes than all of them and no more than any: of all such values the
-/// one that saves the most bytes, the last of several.
+/// Results that are maps of one value, which has fewer bytes than all of them, or is stored anyway, and no more than any: of
+/// all such values the one that saves the most bytes, the last of several.
 std::optional<Family> Narrower::mapsOfOne(const Op& fused) const {
   std::vector<Value*> results;
   for (const auto& result : fused.results)
@@ -209,10 +216,11 @@ std::optional<Family> Narrower::mapsOfOne(const Op& fused) const {
       continue;
     Family family{op->result(), {}};
     const Type stored = storedAs(*op->result());
-    int64_t saved = -stored.bytes();
+    const Value* own = storedAlready(fused, *op->result());
+    int64_t saved = own && own->type == stored ? 0 : -stored.bytes();
     for (Value* result : results)
-      if (result->type.elements() == stored.elements() && stored.bytes() <= result->type.bytes() &&
-          innerOf(*result) != op->result() && followsFrom(fused, *op->result(), *result)) {
+      if (result != own && result->type.elements() == stored.elements() &&
+          stored.bytes() <= result->type.bytes() && followsFrom(fused, *op->result(), *result)) {
         family.results.push_back(result);
         saved += result->type.bytes();
       }
@@ -268,9 +276,12 @@ void Narrower::store(Op& fused, const Family& family, DType dtype) {
     family.base->uses.replaceAll(wide);
     stored->def->operands[0] = Operand::of(family.base);
   }
-  region.terminator()->operands.push_back(Operand::of(stored));
-  Value* added = fused.addResult(stored->type, names_.unique(stored->name));
-  added->loc = stored->loc;
+  Value* added = storedAlready(fused, *stored);
+  if (!added) {
+    region.terminator()->operands.push_back(Operand::of(stored));
+    added = fused.addResult(stored->type, names_.unique(stored->name));
+    added->loc = stored->loc;
+  }
   auto stands = [&](const Value& source) { return source.def != &fused || &source == added; };
   auto allows = [](const Op& op) { return op.code == Opcode::constant || isElementwise(op); };
   for (Value* result : family.results) {
