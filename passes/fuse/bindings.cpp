@@ -7,6 +7,15 @@
 
 namespace tg::fuse {
 
+Bindings::Bindings(const Target& target, const Op& fused, const Value& without) : Bindings(target) {
+  write(fused.results.size());
+  for (const Operand& operand : fused.operands)
+    if (!operand.bindsValue())
+      write(1);
+    else if (operand.items[0].value != &without)
+      read(*operand.items[0].value);
+}
+
 void Bindings::read(const Value& value) {
   if (std::find(read_.begin(), read_.end(), &value) != read_.end()) return;
   read_.push_back(&value);

@@ -19,6 +19,8 @@ namespace tg::fuse {
 class Bindings {
  public:
   explicit Bindings(const Target& target) : target_(target) {}
+  /// Those of a kernel, except for reading `without`.
+  Bindings(const Target& target, const Op& fused, const Value& without);
   void read(const Value& value);
   /// Adds results or groups.
   void write(size_t count) { written_ += count; }

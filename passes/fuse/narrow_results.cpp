@@ -187,11 +187,7 @@ bool Narrower::followsFrom(const Op& fused, Value& base, const Value& result) co
   const std::optional<Slice> slice = sliceTo(fused, innerOf(result), outside, stands, allows);
   if (!slice || std::ranges::find(slice->leaves, &base) == slice->leaves.end()) return false;
   const Op& reader = *onlyReader(result);
-  Bindings bound(target_);
-  bound.write(reader.results.size());
-  bound.read(base);
-  for (const Operand& operand : reader.operands)
-    operand.bindsValue() ? bound.read(*operand.items[0].value) : bound.write(1);
+  Bindings bound(target_, reader, result);
   for (const Value* leaf : slice->leaves) {
     const Value& source = *outside.at(leaf);
     bound.read(source);
@@ -235,12 +231,11 @@ bool Narrower::mayRead(const Op& reader, const Value& result, const Family& fami
   const Value* arg = argFor(reader, result);
   if (!arg || !takesMaps(reader) || feedsProduct(*arg)) return false;
   if (innerOf(result) == family.base) return true;
-  Bindings bound(target_);
-  bound.write(reader.results.size());
-  for (const Op* op : {&reader, &fused})
-    for (const Operand& operand : op->operands)
-      if (op == &reader || kSmallLeaf * operand.value->type.bytes() <= result.type.bytes())
-        operand.bindsValue() ? bound.read(*operand.items[0].value) : bound.write(1);
+  Bindings bound(target_, reader, result);
+  bound.read(*family.base);
+  for (const Operand& operand : fused.operands)
+    if (operand.bindsValue() && kSmallLeaf * operand.value->type.bytes() <= result.type.bytes())
+      bound.read(*operand.items[0].value);
   return readsByElement(reader, *arg) && bound.fit();
 }
 

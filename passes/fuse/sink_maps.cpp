@@ -75,14 +75,7 @@ bool isBoundByLoads(const Op& op) {
 bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Value*>& outside,
                    const Op& reader, const Value& value, bool shared) const {
   int64_t prolonged = 0, read = 0;
-  Bindings bound(target_);
-  bound.write(reader.results.size());
-  for (const Operand& operand : reader.operands) {
-    if (!operand.bindsValue())
-      bound.write(1);
-    else if (operand.items[0].value != &value)
-      bound.read(*operand.items[0].value);
-  }
+  Bindings bound(target_, reader, value);
   const int place = place_.at(&reader);
   for (const Value* leaf : slice.leaves) {
     const Value* source = outside.at(leaf);

@@ -225,7 +225,8 @@ TEST(Needs, ADevicesTargetPromisesWhatItGives) {
     made.name = own.name, made.allocation = own.allocation, made.subgroup = own.subgroup,
     made.reads = own.reads;
     made.reduce = own.reduce, made.matmul = own.matmul, made.workgroup = own.workgroup;
-    made.parallel = own.parallel, made.streamScores = own.streamScores, made.kernelOps = own.kernelOps;
+    made.parallel = own.parallel, made.processors = own.processors, made.streamScores = own.streamScores,
+    made.kernelOps = own.kernelOps;
     EXPECT_EQ(targetToJson(made), targetToJson(own));
   }
   Target made;
