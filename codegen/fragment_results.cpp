@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // f32 results are stored as matrices. 16-bit results go through a patch of shared memory, one result after another,
-// so that every invocation stores 16 bytes at a time. Operands of 16 bits come the same way: an invocation that loads its
-// part of a matrix itself loads 4 bytes at a time. For each row of matrices, as wide as the patch:
+// so that every invocation stores 16 bytes at a time. Operands of 16 bits are loaded the same way; a matrix loaded from
+// memory takes loads of 4 bytes. For each row of matrices, as wide as the patch:
 //
 //   load the operands of a later row; store each 16-bit operand of this row to the patch; barrier; load its matrices from
 //   there; barrier; compute all results; store those of f32; for each 16-bit result: store it to the patch; barrier; copy
 //   it to memory; barrier
 //
-// The results are computed together, so that what they have in common is computed once. Those of 16 bits take half of the
-// registers of the sums, which are not needed any more. A patch for each result would have to be narrower and need as many
-// barriers.
+// The results are computed together, so that what they have in common is computed once. The sums are not needed any more
+// then, and a 16-bit result takes half of their registers. With a patch for each result, patches would be narrower and there
+// would be as many barriers.
 #include "codegen/fragment_results.h"
 
 #include <span>
@@ -34,7 +34,7 @@ class FragmentResults {
     Index row, column;
   };
 
-  /// Matrices side by side, as wide as the patch, or those of their eights that one invocation moves.
+  /// Matrices side by side, as wide as the patch; or the vectors of eight elements of them that this invocation loads.
   using Row = std::vector<KV>;
 
   std::vector<Eight> eightsOf(int64_t i, int64_t j);
@@ -42,7 +42,7 @@ class FragmentResults {
   Row matricesOf(const Value* operand, const Row& loaded);
   std::vector<Row> compute(FragmentEpilogue& epilogue, const KV* sums, const std::vector<Row>& operands,
                            int64_t i, int64_t j);
-  void store(size_t slot, const Row& values, int64_t i, int64_t j);
+  void storeMatrices(size_t slot, const Row& values, int64_t i, int64_t j);
   void takePatch();
   void fillPatch(const Row& values);
   void drain(size_t slot, int64_t i, int64_t j);
@@ -63,7 +63,7 @@ class FragmentResults {
   const FragmentEpilogue::Operands& operands_;
   const FragmentTile& t_;
   Value* patch_ = nullptr;
-  bool patchIsFull_ = false;  ///< whether another invocation may still read from it
+  bool patchIsFull_ = false;  ///< whether invocations may still read from it
 };
 
 /// The groups of eight elements that this invocation copies from the patch to memory, for the row of matrices at
@@ -82,8 +82,8 @@ std::vector<FragmentResults::Eight> FragmentResults::eightsOf(int64_t i, int64_t
   return out;
 }
 
-/// Loads an operand's row as wide as the patch: matrices, or the eights that this invocation stores to the patch. Beyond
-/// the product's edge it loads others, unused.
+/// Loads an operand's row as wide as the patch: matrices or, for the patch, this invocation's vectors. Beyond the product's
+/// edge it loads other elements, which are not used.
 FragmentResults::Row FragmentResults::load(FragmentEpilogue& epilogue, const Value* operand, int64_t i,
                                            int64_t j) {
   Row out;
@@ -101,7 +101,7 @@ FragmentResults::Row FragmentResults::load(FragmentEpilogue& epilogue, const Val
   return out;
 }
 
-/// The matrices of an operand's row that was loaded.
+/// The matrices of a row of an operand that `load` loaded.
 FragmentResults::Row FragmentResults::matricesOf(const Value* operand, const Row& loaded) {
   if (!isInPatch(operand)) return loaded;
   takePatch();
@@ -134,11 +134,11 @@ std::vector<FragmentResults::Row> FragmentResults::compute(FragmentEpilogue& epi
 }
 
 /// Stores a row of matrices of an f32 result to memory.
-void FragmentResults::store(size_t slot, const Row& values, int64_t i, int64_t j) {
-  for (size_t at = 0; at < values.size(); ++at)
+void FragmentResults::storeMatrices(size_t slot, const Row& values, int64_t i, int64_t j) {
+  for (size_t matrix = 0; matrix < values.size(); ++matrix)
     c_.bounded(plus(t_.top, i), p_.m, [&](const Index& row) {
-      c_.bounded(plus(t_.left, j + static_cast<int64_t>(at) * kSide), p_.n, [&](const Index& column) {
-        c_.kernel.coopmatStore(values[at], resultRows(slot), {this->at(over(row)), this->at(column)});
+      c_.bounded(plus(t_.left, j + static_cast<int64_t>(matrix) * kSide), p_.n, [&](const Index& column) {
+        c_.kernel.coopmatStore(values[matrix], resultRows(slot), {at(over(row)), at(column)});
       });
     });
 }
@@ -192,7 +192,7 @@ void FragmentResults::store(const std::vector<KV>& sums) {
         compute(epilogue, next, loaded[static_cast<size_t>(number)], row(number), column(number));
     for (size_t slot = 0; slot < results.size(); ++slot) {
       if (!isInPatch(c_.yields[slot])) {
-        store(slot, results[slot], row(number), column(number));
+        storeMatrices(slot, results[slot], row(number), column(number));
         continue;
       }
       takePatch();

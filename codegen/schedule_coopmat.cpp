@@ -22,7 +22,7 @@ struct CoopmatTiling {
   int64_t m, n, warpM, warpN;
   double rate;
   int64_t resident = 1;     ///< workgroups that run on a processor at a time
-  bool simpleOnly = false;  ///< only for regions for which isSimple is true
+  bool simpleOnly = false;  ///< whether it suits simple regions alone (isSimple)
   int64_t subgroups() const { return m / warpM * (n / warpN); }
   int64_t groups(const ProductSizes& size) const {
     return size.batch * ((size.m + m - 1) / m) * ((size.n + n - 1) / n);

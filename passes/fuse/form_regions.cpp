@@ -87,7 +87,9 @@ class Former {
   RegionGraph graph_;
   std::unordered_map<const Op*, int> regionOf_;
   std::unordered_map<const Op*, int> position_;
-  std::unordered_map<const Op*, int> ready_;  ///< of the last op but maps and views that an op needs, or is
+  /// The position behind which an op could stand: its own or, for maps and views, that of the last op that they depend on and
+  /// that is neither.
+  std::unordered_map<const Op*, int> ready_;
   std::unordered_map<const Op*, std::vector<Value*>> bases_;
   std::unordered_map<const Value*, std::vector<Op*>> readers_;  ///< through inline ops
   std::unordered_map<const Op*, const Op*> sumOf_;              ///< maps that stay with a sum (keepWithSum)
@@ -250,8 +252,9 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
 
 /// Whether joining would prolong the lives of a product's operands too much: the op adds to the product something that is
 /// computed much later, and the operands kept alive until then have more bytes than the product. An example is the
-/// gradient of the logits, for a head tied to the embedding. What is later in the text only, such as a slope that the
-/// forward pass computes, is no reason, unless the product's result `through` has 16 bits and the op's would not.
+/// gradient of the logits, for a head tied to the embedding. A map that is further down in the text but depends on earlier
+/// ops alone, such as the slope of an activation, can be computed early. Then the op joins, unless it would store 32 bits in
+/// place of the 16 of the product's result `through`.
 bool Former::waitsDearly(const Op& op, const Region& product, const Value& through) {
   if (product.space != Space::product) return false;
   int start = 0, last = 0, ready = 0;

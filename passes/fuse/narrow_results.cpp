@@ -177,14 +177,21 @@ Value* storedAlready(const Op& fused, const Value& inner) {
   return nullptr;
 }
 
+/// The ops that compute a result, element by element, from `base` and from arguments. `outside` says which values inside
+/// exist outside of the kernel (see outsideOf); `base` is one of those outside.
+std::optional<Slice> sliceFrom(const Op& fused, const Value& result, const Value& base,
+                               const std::unordered_map<const Value*, Value*>& outside) {
+  auto stands = [&](const Value& source) { return source.def != &fused || &source == &base; };
+  auto allows = [](const Op& op) { return op.code == Opcode::constant || isElementwise(op); };
+  return sliceTo(fused, innerOf(result), outside, stands, allows);
+}
+
 /// Whether the only kernel that reads a result can compute it from the base, and from arguments that are small or that it
 /// reads anyway.
 bool Narrower::followsFrom(const Op& fused, Value& base, const Value& result) const {
   std::unordered_map<const Value*, Value*> outside = outsideOf(fused);
-  outside[&base] = &base;
-  auto stands = [&](const Value& source) { return source.def != &fused || &source == &base; };
-  auto allows = [](const Op& op) { return op.code == Opcode::constant || isElementwise(op); };
-  const std::optional<Slice> slice = sliceTo(fused, innerOf(result), outside, stands, allows);
+  outside[&base] = &base;  // as if it were stored
+  const std::optional<Slice> slice = sliceFrom(fused, result, base, outside);
   if (!slice || std::ranges::find(slice->leaves, &base) == slice->leaves.end()) return false;
   const Op& reader = *onlyReader(result);
   Bindings bound(target_, reader, result);
@@ -197,8 +204,9 @@ bool Narrower::followsFrom(const Op& fused, Value& base, const Value& result) co
   return bound.fit();
 }
 
-/// Results that are maps of one value, which has fewer bytes than all of them, or is stored anyway, and no more than any: of
-/// all such values the one that saves the most bytes, the last of several.
+/// Results that are maps of one value, the base, if fewer bytes are stored with it in their place. A base that is a result
+/// itself costs nothing. None of the results is smaller than the base, which then lives as long as they did. Of all bases the
+/// one that saves the most bytes; of equal ones the last, from which the least is computed again.
 std::optional<Family> Narrower::mapsOfOne(const Op& fused) const {
   std::vector<Value*> results;
   for (const auto& result : fused.results)
@@ -234,8 +242,7 @@ bool Narrower::mayRead(const Op& reader, const Value& result, const Family& fami
   Bindings bound(target_, reader, result);
   bound.read(*family.base);
   for (const Operand& operand : fused.operands)
-    if (operand.bindsValue() && kSmallLeaf * operand.value->type.bytes() <= result.type.bytes())
-      bound.read(*operand.items[0].value);
+    if (kSmallLeaf * operand.value->type.bytes() <= result.type.bytes()) bound.read(*operand.items[0].value);
   return readsByElement(reader, *arg) && bound.fit();
 }
 
@@ -277,12 +284,9 @@ void Narrower::store(Op& fused, const Family& family, DType dtype) {
     added = fused.addResult(stored->type, names_.unique(stored->name));
     added->loc = stored->loc;
   }
-  auto stands = [&](const Value& source) { return source.def != &fused || &source == added; };
-  auto allows = [](const Op& op) { return op.code == Opcode::constant || isElementwise(op); };
   for (Value* result : family.results) {
-    const std::unordered_map<const Value*, Value*> outside = outsideOf(fused);
     const Value* inner = innerOf(*result);
-    const Slice slice = *sliceTo(fused, inner, outside, stands, allows);
+    const Slice slice = *sliceFrom(fused, *result, *added, outsideOf(fused));
     while (!result->uses.empty()) {
       Op& reader = *result->uses.begin()->user();
       computeArg(reader, argFor(reader, *result), fused, slice, inner, target_);

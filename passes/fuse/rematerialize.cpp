@@ -50,8 +50,9 @@ struct Life {
   int64_t bytes = 0;
   const Step* made = nullptr;
   std::vector<const Step*> readers;  ///< in order, each once
-  bool fixed =
-      false;  ///< not computed again: read by an op that is no kernel or in a group; or a copied group
+  /// Whether it is not computed again: an op that is no kernel, or a kernel with a group, reads it, or it is a group that was
+  /// computed again.
+  bool fixed = false;
   bool isGroup = false;  ///< whether it stands for all results of its kernel, a group
   /// Whether cheap ops compute it from values outside its kernel, if these are available; nothing if not known yet.
   std::optional<bool> follows;
