@@ -58,6 +58,11 @@ constexpr double kMostSearched = 32, kMostSearchedByGroups = 16;
 constexpr size_t kMostTerms = 8;
 constexpr int kMostDepth = 8;
 
+// Products and sums of many small operands as one (join-sums).
+
+/// Least number of terms that are joined, chosen: two or three small kernels are no loss.
+constexpr size_t kLeastJoined = 4;
+
 // Reductions in two stages (split-reductions, and the gradient norm of flatten-optimizer).
 
 /// Most terms that one invocation may sum while others are idle, chosen: a second stage costs a dispatch, which must

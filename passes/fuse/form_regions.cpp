@@ -66,6 +66,7 @@ class Former {
   bool waitsDearly(const Op& op, const Region& product, const Value& through);
   bool holds(int region, const Op* op) const;
   bool fits(const std::vector<int>& regions, const Op& op);
+  bool bindsNoMore(const std::vector<int>& regions, const Op& op) const;
   /// Formats the reason why an op starts a region, if there is a report.
   template <class... Args>
   void because(std::string& why, fmt::format_string<Args...> text, Args&&... args) const {
@@ -183,9 +184,18 @@ bool Former::fits(const std::vector<int>& regions, const Op& op) {
       if (readers != readers_.end())
         bound.write(!std::all_of(readers->second.begin(), readers->second.end(), inside));
     }
-    if (bound.exceeded()) return false;
+    if (bound.exceeded()) return bindsNoMore(regions, op);
   }
   return bound.fit();
+}
+
+/// Whether an op only replaces the result of the one region by its own.
+bool Former::bindsNoMore(const std::vector<int>& regions, const Op& op) const {
+  if (regions.size() != 1 || op.results.size() != 1) return false;
+  const Op* maker = bases_.at(&op).size() == 1 ? bases_.at(&op)[0]->def : nullptr;
+  if (!maker || !holds(regions[0], maker)) return false;
+  const std::vector<Op*>& readers = readers_.at(bases_.at(&op)[0]);
+  return std::all_of(readers.begin(), readers.end(), [&](const Op* reader) { return reader == &op; });
 }
 
 /// Whether a kernel over rows can also compute a sum over them, such as the gradients of a norm's gain and bias and of the

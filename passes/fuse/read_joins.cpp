@@ -11,6 +11,9 @@
 //              %a = tg.reshape %d {shape = [2, 4, 3]}   %b = tg.transpose %a {perm = [1, 0, 2]}
 //              %d = tg.reshape %b {shape = [4, 6]}   …
 //            }
+//
+// The same for a tg.concat. A piece may be a group itself: the states of a cell that is written out step by step, each of
+// which is the join of its gates. Values may be in several groups if one of these is a part of the other.
 #include "passes/fuse/read_joins.h"
 
 #include <fmt/format.h>
@@ -18,6 +21,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/access.h"
@@ -25,7 +29,6 @@
 #include "ir/op_view.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"
-#include "passes/fuse/slice.h"
 
 namespace tg::fuse {
 namespace {
@@ -41,7 +44,8 @@ struct Piece {
 struct Join {
   Op* region = nullptr;
   int axis = -1;
-  std::vector<Piece> pieces;  ///< in order along the axis
+  std::vector<Piece> pieces;    ///< in order along the axis
+  std::vector<Value*> members;  ///< the values that it reads, those of each piece one behind the other
 };
 
 /// The value at the start of a chain of casts.
@@ -51,6 +55,15 @@ const Value* throughCasts(const Value* value) {
 }
 
 bool isView(const Op& op) { return op.code == Opcode::reshape || op.code == Opcode::transpose; }
+
+/// The views in front of a piece, and what they view.
+void addViews(const Value& of, Piece& piece) {
+  const Value* value = throughCasts(&of);
+  for (; value->def && isView(*value->def); value = throughCasts(value->def->in(0)))
+    piece.views.push_back(value->def);
+  std::reverse(piece.views.begin(), piece.views.end());
+  piece.arg = value;
+}
 
 /// The piece that a tg.pad places along one axis. All pads of a join share `axis`; -1 on the first call, which sets it.
 std::optional<Piece> pieceOf(const Op& pad, int& axis) {
@@ -66,20 +79,31 @@ std::optional<Piece> pieceOf(const Op& pad, int& axis) {
     axis = at;
     piece.low = low[place];
   }
-  const Value* value = throughCasts(pad.in(0));
-  for (; value->def && isView(*value->def); value = throughCasts(value->def->in(0)))
-    piece.views.push_back(value->def);
-  std::reverse(piece.views.begin(), piece.views.end());
-  piece.arg = value;
+  addViews(*pad.in(0), piece);
   return piece;
 }
 
-/// Collects the pads whose sum a value is; false if it has other terms.
+/// Collects the operands of a tg.concat.
+bool addOperands(const Op& concat, Join& join) {
+  const int axis = normalAxis(as::concat(concat).axis(), concat.result()->type.rank());
+  if (join.axis >= 0) return false;
+  join.axis = axis;
+  int64_t at = 0;
+  for (const Operand& operand : concat.operands) {
+    addViews(*operand.value, join.pieces.emplace_back());
+    join.pieces.back().low = at;
+    at += operand.value->type.shape[axis];
+  }
+  return true;
+}
+
+/// Collects the pads whose sum a value is, or what it concatenates; false if it has other terms.
 bool addPieces(const Value& sum, Join& join) {
   const Op* op = throughCasts(&sum)->def;
   if (!op) return false;
   if (op->code == Opcode::add)
     return addPieces(*as::add(*op).lhs(), join) && addPieces(*as::add(*op).rhs(), join);
+  if (op->code == Opcode::concat) return addOperands(*op, join);
   if (op->code != Opcode::pad) return false;
   std::optional<Piece> piece = pieceOf(*op, join.axis);
   if (!piece) return false;
@@ -113,6 +137,16 @@ std::optional<Join> evenJoin(const Value& value) {
   return join;
 }
 
+/// The members of a group that are values; none if one is not.
+std::vector<Value*> membersOf(const Operand& group) {
+  std::vector<Value*> members;
+  for (const Operand& member : group.items) {
+    if (member.kind != Operand::Kind::value) return {};
+    members.push_back(member.value);
+  }
+  return members;
+}
+
 /// Whether at least a sector of 32 bytes of neighbours in a piece are neighbours in the join.
 bool keepsNeighbours(const Piece& piece, const Type& type) {
   int64_t together = piece.arg->type.shape.back();
@@ -125,6 +159,37 @@ bool keepsNeighbours(const Piece& piece, const Type& type) {
   return together * byteSize(type.dtype) >= 32;
 }
 
+/// The values that an argument of a kernel stands for: one, or the members of a group; none if it is a symbol.
+std::vector<Value*> sourcesOf(const Op& region, const Value& arg) {
+  for (const Operand& operand : region.operands) {
+    if (operand.value != &arg) continue;
+    if (operand.bindsValue()) return {operand.items[0].value};
+    if (operand.bindsGroup()) return membersOf(operand.items[0]);
+  }
+  return {};
+}
+
+/// Whether values can lie one behind the other: each of them once, and in a group with others of them that lie so.
+bool fitsGroups(const std::vector<Value*>& members) {
+  if (std::unordered_set<const Value*>(members.begin(), members.end()).size() < members.size()) return false;
+  auto holds = [](const std::vector<Value*>& run, const std::vector<Value*>& part) {
+    return std::search(run.begin(), run.end(), part.begin(), part.end()) != run.end();
+  };
+  std::unordered_set<const Op*> seen;
+  for (const Value* member : members)
+    for (const Use& use : member->uses) {
+      if (!seen.insert(use.user()).second) continue;
+      for (const Operand& operand : use.user()->operands) {
+        if (operand.kind != Operand::Kind::binding || !operand.bindsGroup()) continue;
+        const std::vector<Value*> group = membersOf(operand.items[0]);
+        const bool meets =
+            std::find_first_of(group.begin(), group.end(), members.begin(), members.end()) != group.end();
+        if (meets && !holds(group, members) && !holds(members, group)) return false;
+      }
+    }
+  return true;
+}
+
 /// The join that a kernel computes, if it does nothing else and its pieces can become a group; otherwise nothing.
 std::optional<Join> joinOf(Op& op, const Target& target) {
   if (op.code != Opcode::fused || !op.groups.empty() || op.results.size() != 1) return {};
@@ -132,18 +197,21 @@ std::optional<Join> joinOf(Op& op, const Target& target) {
   if (!join) return {};
   join->region = &op;
   const Type& type = op.result()->type;
-  const std::unordered_map<const Value*, Value*> outside = outsideOf(op);
   for (const Piece& piece : join->pieces) {
-    // Each piece must be the whole result of a kernel, with no other reader and in no other group.
-    auto source = outside.find(piece.arg);
-    if (source == outside.end()) return {};
-    const Value& value = *source->second;
-    const bool own = value.def && value.def->code == Opcode::fused && value.def->groups.empty() &&
-                     value.uses.hasOne() && value.type.dtype == type.dtype;
-    if (!own || value.type.elements() != piece.arg->type.elements() ||
-        value.type.bytes() % target.alignment != 0)
-      return {};
+    // Each piece must be the whole result of a kernel, or of several in a group.
+    int64_t elements = 0;
+    for (Value* value : sourcesOf(op, *piece.arg)) {
+      const bool own = value->def && value->def->code == Opcode::fused && value->def->groups.empty() &&
+                       value->type.dtype == type.dtype &&
+                       std::none_of(value->uses.begin(), value->uses.end(),
+                                    [](const Use& use) { return isBoundary(*use.user()); });
+      if (!own || value->type.bytes() % target.alignment != 0) return {};
+      elements += value->type.elements();
+      join->members.push_back(value);
+    }
+    if (elements != piece.arg->type.elements()) return {};
   }
+  if (!fitsGroups(join->members)) return {};
   const Piece& first = join->pieces[0];
   const bool read = !op.result()->uses.empty() &&
                     std::all_of(op.result()->uses.begin(), op.result()->uses.end(), [](const Use& use) {
@@ -183,9 +251,6 @@ Value* viewOf(Builder& builder, const Join& join, Value* flat) {
 /// The reader, rewritten to read the pieces.
 std::unique_ptr<Op> reading(const Op& reader, const Join& join, const Target& target) {
   const Value* joined = join.region->result();
-  const std::unordered_map<const Value*, Value*> outside = outsideOf(*join.region);
-  std::vector<Value*> members;
-  for (const Piece& piece : join.pieces) members.push_back(outside.at(piece.arg));
   RegionWriter writer(reader.loc);
   for (const Operand& operand : reader.operands) {
     const Operand& source = operand.items[0];
@@ -194,7 +259,7 @@ std::unique_ptr<Op> reading(const Op& reader, const Join& join, const Target& ta
       continue;
     }
     const Type flat = Type::tensor(joined->type.dtype, {joined->type.elements()});
-    Value* group = writer.bind(Operand::group(members), flat, joined->name);
+    Value* group = writer.bind(Operand::group(join.members), flat, joined->name);
     writer.define(operand.value, viewOf(writer.builder(), join, group));
   }
   const std::vector<Value*> yielded = writer.copyBody(reader);
@@ -226,6 +291,11 @@ Value* rounded(Builder& builder, Value& value, DType dtype) {
   if (op && op->code == Opcode::add)
     return builder.binary(Opcode::add, rounded(builder, *as::add(*op).lhs(), dtype),
                           rounded(builder, *as::add(*op).rhs(), dtype));
+  if (op && op->code == Opcode::concat) {
+    std::vector<Value*> pieces;
+    for (const Operand& operand : op->operands) pieces.push_back(rounded(builder, *operand.value, dtype));
+    return builder.op(op->code, pieces, op->attrs);
+  }
   if (op && (op->code == Opcode::pad || isView(*op)))
     return builder.op(op->code, {rounded(builder, *op->in(0), dtype)}, op->attrs);
   builder.setHint(fmt::format("{}_{}", value.name, name(dtype)));

@@ -11,7 +11,7 @@ namespace tg::fuse {
 /// Then readJoins removes the concatenation, also if others read it in f32. Requires: stage(tensor). A part of form-regions.
 void roundPieces(Item& func, const Target& target);
 
-/// Removes kernels that only concatenate 16-bit results of other kernels. The results become members of a group, so they
+/// Removes kernels that only concatenate results of other kernels. The results become members of a group, so they
 /// lie side by side in memory, and the readers of the concatenation read the group through a view. A part of form-regions.
 void readJoins(Item& func, const Target& target);
 
