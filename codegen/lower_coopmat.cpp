@@ -171,7 +171,7 @@ KV CoopmatProduct::inRange(const Index& index, int64_t extent, Index* inside) {
 std::vector<KV> CoopmatProduct::read(int which, const Index& k0, const Index& row, const Index& column) {
   Stage& stage = stages_[which];
   const int64_t outerExtent = stage.alongK ? stage.extent : p_.k,
-                innerExtent = stage.alongK ? p_.k : stage.extent;
+                innerExtent = stage.alongK ? p_.k : readableExtent(p_, which);
   const Index outer = c_.space.add(stage.alongK ? stage.origin : k0, row),
               inner = c_.space.add(stage.alongK ? k0 : stage.origin, column);
   const KV always = KernelBuilder::literal(DType::i1, 1), zero = KernelBuilder::f32(0);

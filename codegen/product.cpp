@@ -66,9 +66,21 @@ KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& l
   return rounded(emitter.kernel(), *p.op, plainElement(emitter, p, which, lead, row, column));
 }
 
+int64_t readableExtent(const Product& p, int which) {
+  const int64_t own = which == 0 ? p.m : p.n, most = (own + kEight - 1) / kEight * kEight;
+  const Value* value = p.op->in(which);
+  while (value->def && value->def->code == Opcode::cast) value = value->def->in(0);
+  if (!value->def || value->def->code != Opcode::slice || own == most) return own;
+  const as::slice slice(*value->def);
+  const auto axis = static_cast<size_t>(value->type.rank() - ((which == 0) == p.ta ? 1 : 2));
+  const std::vector<int64_t> starts = slice.starts(), strides = slice.strides();
+  const bool begins = starts[axis] == 0 && (strides.empty() || strides[axis] == 1);
+  return begins && value->def->in(0)->type.shape[static_cast<int>(axis)] >= most ? most : own;
+}
+
 bool liesAlongK(const Product& p, int which, int64_t depth) {
   const bool own = (which == 0) != (which == 0 ? p.ta : p.tb);
-  auto hasFours = [&](bool alongK) { return (alongK ? depth : which == 0 ? p.m : p.n) % kLanes == 0; };
+  auto hasFours = [&](bool alongK) { return (alongK ? depth : readableExtent(p, which)) % kLanes == 0; };
   if (hasFours(own)) return own;
   return !hasFours(!own) || !own;
 }

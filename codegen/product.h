@@ -38,6 +38,10 @@ KV plainElement(RegionEmitter& emitter, const Product& p, int which, const Indic
 /// the sum of its halves.
 KV rounded(KernelBuilder& kernel, const Op& product, const KV& x);
 
+/// The rows of the left operand, or the columns of the right one, that memory holds. More than the product's m or n if the
+/// operand is the beginning of rows that are longer, up to a multiple of 8; what lies behind it enters no result.
+int64_t readableExtent(const Product& p, int which);
+
 /// Which way vectors of four of operand `which` run: along k (true) or along its other axis. They run as the
 /// operand's rows lie in memory, unless four divide only the other extent; along k if four divide none. `depth` stands
 /// for the extent along k: the number of k that are taken at a time.

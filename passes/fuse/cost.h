@@ -63,6 +63,11 @@ constexpr int kMostDepth = 8;
 /// Least number of terms that are joined, chosen: two or three small kernels are no loss.
 constexpr size_t kLeastJoined = 4;
 
+// Classes padded to rows of whole 16 bytes (pad-classes).
+
+/// Least number of classes, chosen: with fewer, a product reads more of its factors than it stores.
+constexpr int64_t kManyClasses = 512;
+
 // Reductions in two stages (split-reductions, and the gradient norm of flatten-optimizer).
 
 /// Most terms that one invocation may sum while others are idle, chosen: a second stage costs a dispatch, which must
@@ -112,7 +117,7 @@ constexpr int64_t kLeastNarrowPiece = 32;
 constexpr int64_t kLongestNarrow = 256;
 /// The same in a product with blocks of the smallest side, kLeastBlock, for at most one in kIdleShare of the processors. On an
 /// H100 64 x 1024 by 1024 x 256 takes 20 µs whole, 5.7 in slices.
-constexpr int64_t kLongestIdle = 768, kLeastBlock = 32, kIdleShare = 8;
+constexpr int64_t kLongestIdle = 512, kLeastBlock = 32, kIdleShare = 8;
 /// The side of a workgroup's block in a small product, and how many such blocks each processor gets, chosen: while some
 /// wait for loads, others compute.
 constexpr int64_t kSmallBlock = 64, kBlocksPerUnit = 8;

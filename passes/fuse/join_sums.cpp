@@ -238,13 +238,16 @@ void SumJoiner::roundOperands(Op& concat) {
   if (!std::all_of(uses.begin(), uses.end(), rounds)) return;
   size_t alone = 0;  // operands that nothing else reads
   for (const Operand& operand : concat.operands) {
-    const UseList& own = belowReshapes(operand.value)->uses;
+    const Value* value = belowReshapes(operand.value);
+    if (value->def && widens(*value->def)) continue;
+    const UseList& own = value->uses;
     alone += own.hasOne();
     if (!own.hasOne() && std::none_of(own.begin(), own.end(), rounds)) return;
   }
   if (alone > 1) return;
   for (Operand& operand : concat.operands) {
     Value* value = belowReshapes(operand.value);
+    if (value->def && widens(*value->def) && value->def->in(0)->type.dtype == type.dtype) continue;
     builder_.setBefore(&concat).setLoc(concat.loc).setHint("");
     Value* rounded = builder_.cast(builder_.cast(value, type.dtype), value->type.dtype);
     operand.value = builder_.reshape(rounded, operand.value->type.shape);

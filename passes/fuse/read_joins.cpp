@@ -298,6 +298,7 @@ Value* rounded(Builder& builder, Value& value, DType dtype) {
   }
   if (op && (op->code == Opcode::pad || isView(*op)))
     return builder.op(op->code, {rounded(builder, *op->in(0), dtype)}, op->attrs);
+  if (op && op->code == Opcode::cast && op->in(0)->type.dtype == dtype) return &value;  // is rounded
   builder.setHint(fmt::format("{}_{}", value.name, name(dtype)));
   return builder.cast(builder.cast(&value, dtype), value.type.dtype);
 }
