@@ -90,6 +90,12 @@ KV sineBranch(KernelBuilder& kernel, const KV& word) {
   return kernel.op(Opcode::k_sub, {word, KernelBuilder::u32(0x40000000u)}, DType::u32);
 }
 
+/// The number of an element of a random op.
+Index drawnAt(IndexSpace& space, const Op& op, const Indices& at) {
+  return space.add(space.linear(at, op.result()->type.shape),
+                   IndexSpace::constant(as::random_uniform(op).first()));
+}
+
 /// Whether an offset's four lanes are the four elements of one Philox call.
 bool isQuad(const IndexSpace& space, const Index& offset) {
   return IndexSpace::factor(offset, kLane) == 1 && space.align(IndexSpace::atLane(offset, 0)) % kLanes == 0;
@@ -119,7 +125,7 @@ Words RegionEmitter::randomQuad(const Op& op, const Index& quad) {
 }
 
 KV RegionEmitter::element(at::random_uniform, const Op& op, const Indices& at) {
-  Index offset = space_.linear(at, op.result()->type.shape);
+  Index offset = drawnAt(space_, op, at);
   const bool lanes = IndexSpace::usesLane(offset);
   if (lanes && !isQuad(space_, offset)) return lanewise(op.result(), at);
   Index base = IndexSpace::atLane(offset, 0);
@@ -133,7 +139,7 @@ KV RegionEmitter::element(at::random_uniform, const Op& op, const Indices& at) {
 }
 
 KV RegionEmitter::element(at::random_normal, const Op& op, const Indices& at) {
-  Index offset = space_.linear(at, op.result()->type.shape);
+  Index offset = drawnAt(space_, op, at);
   const bool lanes = IndexSpace::usesLane(offset);
   if (lanes && !isQuad(space_, offset)) return lanewise(op.result(), at);
   Index base = IndexSpace::atLane(offset, 0);

@@ -100,9 +100,10 @@ bool streamsScores(const Op& attention, const Target& target) {
   constexpr int64_t kWide = 128, kWideShare = 4;
   const int64_t width = size.width + size.valueWidth;
   const bool wide = target.matmul == "shared" && width > kWide;
-  const int64_t scores = size.batch * size.queries * size.keys * bytes;
+  const int64_t scores = size.batch * size.queries * size.keys;
   return (matrices || width <= kWidest) &&
-         (scores >= target.streamScores * (wide ? kWideShare : 1) || scores > mostBytes(target));
+         (scores * bytes >= target.streamScores * (wide ? kWideShare : 1) ||
+          scores * byteSize(DType::f32) > mostBytes(target));  // some of them are stored in f32
 }
 
 std::string lackOfRoom(int64_t invocations, int64_t bytes, const Target& target) {

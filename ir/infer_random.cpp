@@ -18,12 +18,21 @@ static Result<void> checkKey(const Context& c, int rng) {
   return {};
 }
 
+/// Checks the number of the first element, with which constraint `which` deals.
+static Result<void> checkFirst(const Context& c, int which) {
+  const int64_t first = as::random_uniform(c.op).first();
+  if (first < 0 || first > UINT32_MAX || first % 4 != 0)
+    return c.error(which, fmt::format("first = {} is not a multiple of 4 in 0 … {}", first, UINT32_MAX));
+  return {};
+}
+
 /// The declared type of the random values.
 static Result<Type> drawn(const Context& c) {
   TG_CHECK(checkKey(c, 0));
   TG_TRY(Type type, c.declared());
   if (type.dtype != DType::f32)
     return c.error(3, fmt::format("the result is {}; draw f32 and cast it", type.str()));
+  TG_CHECK(checkFirst(c, 5));
   return type;
 }
 
@@ -52,6 +61,7 @@ Result<Types> types(at::dropout, const Context& c) {
   const auto p = static_cast<float>(as::dropout(c.op).p());
   if (!(p >= 0 && p < 1))
     return c.error(3, fmt::format("p = {} is not in [0, 1)", formatReal(as::dropout(c.op).p())));
+  TG_CHECK(checkFirst(c, 4));
   return Types{c.in(0)};
 }
 

@@ -7,9 +7,10 @@
 namespace tg::decomposition {
 
 static TensorExpr uniformLike(const TensorExpr& x, const Composite& composite) {
-  Value* u =
-      composite.builder.op(Opcode::random_uniform, {composite[at::dropout::rng].value},
-                           {{"salt", composite.op.attr("salt")}}, {Type::tensor(DType::f32, x.shape())});
+  AttrList attrs{{"salt", composite.op.attr("salt")}};
+  if (const Attr* first = find(composite.op.attrs, "first")) attrs.push_back({"first", *first});
+  Value* u = composite.builder.op(Opcode::random_uniform, {composite[at::dropout::rng].value}, attrs,
+                                  {Type::tensor(DType::f32, x.shape())});
   return {x.builder, u};
 }
 

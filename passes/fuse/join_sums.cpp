@@ -29,6 +29,7 @@
 
 #include "ir/builder.h"
 #include "ir/infer.h"
+#include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/unread.h"
 #include "passes/fuse/cost.h"
@@ -160,6 +161,8 @@ bool SumJoiner::joinProducts(std::vector<Value*>& terms, Op& root) {
     if (op->in(0)->type == first->in(0)->type && op->attrs == first->attrs) alike.push_back(term);
   }
   if (alike.size() < kLeastJoined) return false;
+  const int64_t wider = std::max(alike[0]->def->in(0)->type.bytes(), alike[0]->def->in(1)->type.bytes());
+  if (wider * static_cast<int64_t>(alike.size()) > mostBytes(target_)) return false;
   std::sort(alike.begin(), alike.end(), [&](const Value* a, const Value* b) {
     return position_.at(a->def->in(0)->def) < position_.at(b->def->in(0)->def);
   });
@@ -211,7 +214,7 @@ bool SumJoiner::joinPads(std::vector<Value*>& terms, Op& root) {
     if (low != end) return false;
     end += piece->type.shape[axis];
   }
-  if (end != type.shape[axis]) return false;
+  if (end != type.shape[axis] || type.bytes() > mostBytes(target_)) return false;
   builder_.setBefore(&root).setLoc(root.loc).setHint(root.result()->name);
   terms.clear();
   for (const auto& [low, piece] : pieces) terms.push_back(piece);

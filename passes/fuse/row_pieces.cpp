@@ -16,9 +16,6 @@ namespace {
 constexpr int64_t kPieceBytes = 256, kPieceRows = 64;
 /// The largest value, in bytes, that may be computed ahead of its place in the text: a loss's scale, not a layer.
 constexpr int64_t kAhead = 4096;
-/// Most pieces of a tensor, chosen: 32 GiB where a binding spans 128 MiB. The time of passes grows with its square; 256
-/// take a second or two.
-constexpr int64_t kMostRowPieces = 256;
 
 }  // namespace
 

@@ -18,9 +18,13 @@ using RowBounds = std::vector<int64_t>;
 /// The number of rows of a type of rank 1 or more.
 inline int64_t rowCount(const Type& type) { return type.elements() / type.shape.back(); }
 
+/// Most pieces of a tensor, chosen: 32 GiB where a binding spans 128 MiB. The time of passes grows with its square; 256
+/// take a second or two.
+constexpr int64_t kMostRowPieces = 256;
+
 /// Cuts rows into the fewest pieces of nearly equal size with at most `limit` bytes each. Pieces start at multiples of 256
 /// bytes, where every device can bind them, and of 64 rows if that many fit. Empty if not even the smallest such piece
-/// fits, or if there would be more than 256 pieces.
+/// fits, or if there would be more than kMostRowPieces.
 RowBounds cutRows(int64_t rows, int64_t rowBytes, int64_t limit);
 
 struct RowPieces {

@@ -15,9 +15,10 @@ void forEachDraw(EvalCall& call, Fn&& fn) {
   auto word = [&](size_t i) { return static_cast<uint32_t>(static_cast<int32_t>(rng.data[i])); };
   const PhiloxKey key{word(0), word(1)};
   const auto salt = static_cast<uint32_t>(as::random_uniform(call.op).salt());
+  const auto before = static_cast<size_t>(as::random_uniform(call.op).first()) / 4;
   std::vector<double>& out = call.out[0].data;
   for (size_t first = 0; first < out.size(); first += 4) {
-    const auto words = philoxQuad(first / 4, salt, key);
+    const auto words = philoxQuad(before + first / 4, salt, key);
     for (size_t lane = 0; lane < 4 && first + lane < out.size(); ++lane)
       fn(out[first + lane], words, static_cast<int>(lane));
   }

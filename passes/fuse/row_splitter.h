@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pass split-rows, in three files: products, tables and symbols (split_rows.cpp), ops along rows (split_along_rows.cpp),
+// and other ops entry by entry of the first axis (split_entries.cpp).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "passes/fuse/row_pieces.h"
+#include "passes/pass.h"
+
+namespace tg::fuse {
+
+/// How an op treats the entries of a first axis, such as the images of a batch.
+struct Entries {
+  int64_t count = 0;
+  std::vector<bool> cut;  ///< for each operand: whether it has the axis; the others are read whole
+  /// Whether the results are sums over the entries; otherwise entry i of each result follows from entries i of the operands.
+  bool sums = false;
+};
+
+/// How an op can be computed entry by entry; nothing if it cannot, or is not known to.
+std::optional<Entries> entriesOf(const Op& op);
+
+/// Of two values in pieces, each of which may be null, the one with more pieces.
+inline const RowPieces* finer(const RowPieces* a, const RowPieces* b) {
+  return !a || (b && b->values.size() > a->values.size()) ? b : a;
+}
+
+class RowSplitter {
+ public:
+  RowSplitter(Module& module, Item& func, int64_t limit, int64_t binding, const PassContext& context)
+      : func_(func), limit_(limit), binding_(binding), context_(context), out_(module, func) {}
+
+  void run() {
+    OpList old = func_.body.ops.takeAll();
+    while (!old.empty()) {
+      std::unique_ptr<Op> op = old.takeFront();
+      out_.build().setLoc(op->loc).setHint("");
+      if (splits(*op))
+        split_.push_back(std::move(op));
+      else
+        out_.keep(std::move(op));
+    }
+    func_.body.ops = out_.finish();
+    split_.clear();
+  }
+
+ private:
+  bool splits(const Op& op);
+  bool byRowsOrTerms(const Op& op);
+  bool symbol(const Op& op);
+  bool update(const Op& op);
+  bool product(const Op& op);
+  bool lookup(const Op& op);
+  Value* rowsById(const Op& op, Value* ids);
+  bool scatter(const Op& op);
+  std::vector<Value*> operandsInPieces(const Op& op) const;
+  bool squares(const Op& op);
+  bool reduceRanks(const Op& op);
+  bool reshape(const Op& op);
+  bool byEntries(const Op& op);
+  Value* entries(Value* value, int64_t from, int64_t to);
+  std::vector<RowPieces> pieceResults(const Op& op, const Entries& how, const RowBounds& bounds,
+                                      bool streams);
+  Value* addedEntries(const Op& op, const RowBounds& bounds, bool streams);
+  std::optional<RowBounds> entryBounds(const Op& op, const Entries& how, const RowPieces* pieces) const;
+  bool elementwise(const Op& op);
+  bool composite(const Op& op);
+  bool crossEntropy(const Op& op);
+  bool reduction(const Op& op);
+
+  Builder& build() { return out_.build(); }
+  const RowPieces* piecesOf(const Value* value) const { return out_.piecesOf(value); }
+  RowBounds boundsFor(const Op& op, int64_t limit);
+  RowBounds boundsLike(const RowPieces& pieces, const Type& type) const;
+  Value* operandRows(Value* value, const Shape& shape, int64_t from, int64_t to);
+  bool hasRows(const Value* value, const Shape& shape) const;
+  bool byRows(const Op& op, int lead, const RowBounds& bounds, bool streams);
+  Value* clone(const Op& op, const std::vector<Value*>& operands, int64_t rows);
+  Value* product(const Op& op, int64_t mFrom, int64_t mTo, int64_t kFrom, int64_t kTo);
+  void replace(Value* result, Value* value);
+  void finish(Value* result, RowPieces pieces, bool stays);
+  Value* added(Value* sum, Value* term, Opcode code = Opcode::add) {
+    return sum ? build().binary(code, sum, term) : term;
+  }
+
+  Item& func_;
+  int64_t limit_;    ///< most bytes of an intermediate value
+  int64_t binding_;  ///< most bytes of parameters, states and their gradients
+  const PassContext& context_;
+  PieceBuilder out_;
+  std::vector<std::unique_ptr<Op>>
+      split_;  ///< replaced ops, kept because their results are keys until the end
+};
+
+}  // namespace tg::fuse

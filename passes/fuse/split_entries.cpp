@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// split-rows: ops entry by entry of their first axis, such as convolutions image by image, products of many matrices, and
+// elementwise ops whose operands are broadcast.
+//
+//   before:  %y = tg.conv2d %x, %w : tensor<64x96x112x112xf32>
+//   after:   %a = tg.slice %x {starts = [0, 0, 0, 0], limits = [32, 96, 112, 112]}   %y_1 = tg.conv2d %a, %w
+//            …                                                            the same of images 32 to 63
+//
+// A piece has whole entries. It is kept as a matrix of rows, as all pieces are; reshapes around an op change nothing in
+// memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "ir/access.h"
+#include "ir/infer.h"
+#include "ir/op_view.h"
+#include "ir/window.h"
+#include "passes/fuse/row_splitter.h"
+
+namespace tg::fuse {
+
+namespace {
+
+bool hasEntries(const Type& type, int64_t count) { return type.rank() > 0 && type.shape[0] == count; }
+
+/// Whether an op with one axis or several, which it has as tg.sum does, works along this one.
+bool isAlong(const Op& op, std::string_view name, int axis) {
+  const int rank = op.in(0)->type.rank();
+  if (name == "axis") return normalAxis(op.intAttr(name), rank) == axis;
+  const std::vector<int64_t> axes = as::sum(op).axes();
+  return std::any_of(axes.begin(), axes.end(), [&](int64_t each) { return normalAxis(each, rank) == axis; });
+}
+
+/// The operands of at least `rank` axes that have the entries are cut; nothing if none is.
+std::optional<Entries> cutting(const Op& op, int64_t count, int rank) {
+  Entries how{count, {}, false};
+  for (const Operand& operand : op.operands)
+    how.cut.push_back(operand.value->type.rank() >= rank && hasEntries(operand.value->type, count));
+  if (std::none_of(how.cut.begin(), how.cut.end(), [](bool cut) { return cut; })) return {};
+  return how;
+}
+
+/// The same for an op whose first operand is cut, and all others only if `all`.
+std::optional<Entries> cuttingFirst(const Op& op, bool all = false) {
+  Entries how{op.in(0)->type.shape[0], {}, false};
+  for (int at = 0; at < op.numOperands(); ++at) {
+    if (all && !hasEntries(op.in(at)->type, how.count)) return {};
+    how.cut.push_back(all || at == 0);
+  }
+  return how;
+}
+
+}  // namespace
+
+std::optional<Entries> entriesOf(const Op& op) {
+  const bool ofValues = std::all_of(op.operands.begin(), op.operands.end(), [](const Operand& operand) {
+    return operand.kind == Operand::Kind::value && operand.value->type.isTensor();
+  });
+  if (op.results.empty() || op.operands.empty() || !ofValues || op.in(0)->type.rank() == 0) return {};
+  const Type &type = op.result()->type, &first = op.in(0)->type;
+  const int rank = type.rank();
+  switch (op.code) {
+  case Opcode::reshape: return {};  // RowSplitter::reshape
+  case Opcode::sum:
+  case Opcode::mean:
+  case Opcode::max_reduce:
+  case Opcode::min_reduce:
+  case Opcode::logsumexp: {
+    std::optional<Entries> how = cuttingFirst(op);
+    how->sums = isAlong(op, "axes", 0);
+    if (how->sums && op.code == Opcode::logsumexp) return {};
+    return how;
+  }
+  case Opcode::flip: return isAlong(op, "axes", 0) ? std::nullopt : cuttingFirst(op);
+  case Opcode::argmax:
+  case Opcode::argmin:
+  case Opcode::cumsum:
+  case Opcode::unfold:
+  case Opcode::fold: return isAlong(op, "axis", 0) ? std::nullopt : cuttingFirst(op);
+  case Opcode::concat:
+  case Opcode::take_along_axis:
+  case Opcode::take_along_axis_grad:
+  case Opcode::softmax_grad:
+  case Opcode::log_softmax_grad: return isAlong(op, "axis", 0) ? std::nullopt : cuttingFirst(op, true);
+  case Opcode::softmax:
+  case Opcode::log_softmax:
+    return isAlong(op, "axis", 0) || (as::softmax(op).causal() && rank < 3) ? std::nullopt : cuttingFirst(op);
+  case Opcode::where_causal: return rank < 3 ? std::nullopt : cuttingFirst(op);
+  case Opcode::dropout: return cuttingFirst(op);
+  case Opcode::one_hot: return cuttingFirst(op);
+  case Opcode::transpose: return as::transpose(op).perm()[0] != 0 ? std::nullopt : cuttingFirst(op);
+  case Opcode::slice: {
+    const as::slice slice(op);
+    const bool all = slice.starts()[0] == 0 && slice.limits()[0] == first.shape[0] &&
+                     (slice.strides().empty() || slice.strides()[0] == 1);
+    return all ? cuttingFirst(op) : std::nullopt;
+  }
+  case Opcode::pad: {
+    const as::pad pad(op);
+    const bool none =
+        pad.low()[0] == 0 && pad.high()[0] == 0 && (pad.interior().empty() || pad.interior()[0] == 0);
+    return none ? cuttingFirst(op) : std::nullopt;
+  }
+  case Opcode::conv2d:
+  case Opcode::conv_transpose2d:
+  case Opcode::max_pool2d:
+  case Opcode::avg_pool2d:
+  case Opcode::avg_pool2d_grad:
+  case Opcode::upsample_nearest2d: return cuttingFirst(op);
+  case Opcode::max_pool2d_grad: return cuttingFirst(op, true);
+  case Opcode::conv2d_grad_input: return Entries{type.shape[0], {false, true}, false};
+  case Opcode::conv2d_grad_weight: {
+    std::optional<Entries> how = cuttingFirst(op, true);
+    if (how) how->sums = true;
+    return how;
+  }
+  case Opcode::matmul:
+    if (rank < 3) return {};
+    return cutting(op, type.shape[0], rank);
+  case Opcode::rope:
+  case Opcode::attention:
+  case Opcode::attention_grad:
+  case Opcode::attention_grad_q:
+  case Opcode::attention_grad_kv: return rank < 3 ? std::nullopt : cutting(op, first.shape[0], 2);
+  case Opcode::broadcast_to: return rank == 0 ? std::nullopt : cutting(op, type.shape[0], rank);
+  default: break;
+  }
+  if (!keepsElements(op) || rank == 0) return {};
+  return cutting(op, type.shape[0], rank);
+}
+
+/// The most bytes of one entry of a value that an op reads, makes on the way, or returns.
+static int64_t entryBytes(const Op& op, const Entries& how) {
+  int64_t most = 0;
+  auto add = [&](const Type& type) {
+    if (hasEntries(type, how.count)) most = std::max(most, type.bytes() / how.count);
+  };
+  for (const auto& result : op.results)
+    if (!how.sums) add(result->type);
+  for (size_t at = 0; at < how.cut.size(); ++at)
+    if (how.cut[at]) add(op.in(static_cast<int>(at))->type);
+  const bool scatters = op.code == Opcode::conv2d_grad_input || op.code == Opcode::conv_transpose2d;
+  if (op.code != Opcode::conv2d && op.code != Opcode::conv2d_grad_weight && !scatters) return most;
+  // Padded images; and the gradients of windows, if the stride is not 1 (ir/decompose/window.cpp).
+  const std::vector<int64_t> padding = as::conv2d(op).padding(), stride = as::conv2d(op).stride();
+  for (size_t at = 0; at < how.cut.size(); ++at) {
+    if (!how.cut[at]) continue;
+    const Type& image = op.in(static_cast<int>(at))->type;
+    const int64_t planes = image.shape[1] * byteSize(image.dtype);
+    most = std::max(most, planes * (image.shape[2] + 2 * padding[0]) * (image.shape[3] + 2 * padding[1]));
+  }
+  if (scatters && (stride[0] != 1 || stride[1] != 1)) {
+    const Type &dy = op.in(op.code == Opcode::conv2d_grad_input ? 1 : 0)->type,
+               &w = op.in(op.code == Opcode::conv2d_grad_input ? 0 : 1)->type;
+    const int64_t windows = op.result()->type.shape[1] * w.shape[2] * w.shape[3];
+    most = std::max(most, windows * dy.shape[2] * dy.shape[3] * byteSize(dy.dtype));
+  }
+  return most;
+}
+
+/// Entries [from, to) of a value, with all its axes.
+Value* RowSplitter::entries(Value* value, int64_t from, int64_t to) {
+  Shape shape = value->type.shape;
+  const int64_t count = shape[0];
+  shape[0] = to - from;
+  if (shape.rank() == 1) return out_.ofRows(value, from, to);
+  const int64_t rows = rowCount(value->type) / count;
+  return build().reshape(out_.rows(value, from * rows, to * rows), shape);
+}
+
+/// The entries at which an op is cut: where its operand in pieces is, or anew. Nothing if entries cannot be pieces.
+std::optional<RowBounds> RowSplitter::entryBounds(const Op& op, const Entries& how,
+                                                  const RowPieces* pieces) const {
+  const int64_t bytes = entryBytes(op, how);
+  if (pieces) {
+    const int64_t rows = pieces->bounds.back() / how.count;
+    RowBounds bounds;
+    bool fits = pieces->bounds.back() % how.count == 0;
+    for (int64_t bound : pieces->bounds) {
+      fits =
+          fits && bound % rows == 0 && (bounds.empty() || (bound / rows - bounds.back()) * bytes <= binding_);
+      bounds.push_back(bound / std::max<int64_t>(rows, 1));
+    }
+    if (fits) return bounds;
+  }
+  if (bytes * how.count <= binding_ && !pieces) return {};
+  RowBounds bounds = cutRows(how.count, bytes, binding_);
+  if (bounds.size() > 2) return bounds;
+  // Pieces at any address: the host reads such a value joined.
+  const int64_t most = binding_ / bytes;
+  const int64_t count = most == 0 ? how.count : (how.count + most - 1) / most;
+  if (most == 0 || count > kMostRowPieces) return {};
+  bounds.clear();
+  for (int64_t i = 0; i < count; ++i) bounds.push_back(i * how.count / count);
+  bounds.push_back(how.count);
+  return bounds;
+}
+
+/// An op with entries [from, to) of its operands.
+static std::pair<AttrList, std::vector<Type>> ofEntries(const Op& op, const Entries& how, int64_t from,
+                                                        int64_t to) {
+  AttrList attrs = op.attrs;
+  auto first = [&](const char* name, std::vector<int64_t> numbers, int64_t value) {
+    numbers[0] = value;
+    set(attrs, name, Attr::ints(numbers));
+  };
+  if (op.code == Opcode::slice) first("limits", as::slice(op).limits(), to - from);
+  if (op.code == Opcode::broadcast_to) first("shape", as::broadcast_to(op).shape(), to - from);
+  if (op.code == Opcode::dropout)
+    set(attrs, "first",
+        Attr::of(as::dropout(op).first() + from * (op.result()->type.elements() / how.count)));
+  if (op.code != Opcode::cast) return {std::move(attrs), {}};
+  Type type = op.result()->type;
+  type.shape[0] = to - from;
+  return {std::move(attrs), {type}};
+}
+
+/// The pieces of all results.
+std::vector<RowPieces> RowSplitter::pieceResults(const Op& op, const Entries& how, const RowBounds& bounds,
+                                                 bool streams) {
+  std::vector<RowPieces> made(op.results.size(), RowPieces{{}, {}, streams});
+  for (size_t i = 0; i + 1 < bounds.size(); ++i)
+    out_.inPiece(i, streams, [&] {
+      std::vector<Value*> operands;
+      for (int at = 0; at < op.numOperands(); ++at)
+        operands.push_back(how.cut[static_cast<size_t>(at)] ? entries(op.in(at), bounds[i], bounds[i + 1])
+                                                            : op.in(at));
+      auto [attrs, types] = ofEntries(op, how, bounds[i], bounds[i + 1]);
+      build().setHint(op.result()->name);
+      const Op* piece = build().op(op.code, operands, std::move(attrs), std::move(types))->def;
+      build().setHint("");
+      for (size_t at = 0; at < made.size(); ++at) {
+        Value* value = piece->result(static_cast<int>(at));
+        const Shape& shape = value->type.shape;
+        if (shape.rank() > 1)
+          value = build().reshape(value, {value->type.elements() / shape.back(), shape.back()});
+        made[at].values.push_back(value);
+      }
+      return made[0].values.back();
+    });
+  for (size_t at = 0; at < made.size(); ++at) {
+    const Type& type = op.result(static_cast<int>(at))->type;
+    for (int64_t bound : bounds) made[at].bounds.push_back(bound * (rowCount(type) / how.count));
+  }
+  return made;
+}
+
+/// The sum over entries, added up piece by piece.
+Value* RowSplitter::addedEntries(const Op& op, const RowBounds& bounds, bool streams) {
+  const bool reduces = op.code != Opcode::conv2d_grad_weight;
+  const Opcode code = op.code == Opcode::mean ? Opcode::sum : op.code;
+  const Opcode joint = code == Opcode::max_reduce   ? Opcode::max
+                       : code == Opcode::min_reduce ? Opcode::min
+                                                    : Opcode::add;
+  Value* sum = nullptr;
+  for (size_t i = 0; i + 1 < bounds.size(); ++i)
+    sum = out_.inPiece(i, streams, [&] {
+      std::vector<Value*> operands;
+      for (const Operand& operand : op.operands)
+        operands.push_back(entries(operand.value, bounds[i], bounds[i + 1]));
+      Value* part = reduces ? build().reduce(code, operands[0], as::sum(op).axes(), as::sum(op).keepdims())
+                            : build().op(code, operands, op.attrs);
+      return added(sum, part, joint);
+    });
+  if (op.code != Opcode::mean) return sum;
+  const auto count = static_cast<double>(op.in(0)->type.elements() / op.result()->type.elements());
+  return build().binary(Opcode::mul, sum, build().constant(1 / count, Type::tensor(sum->type.dtype, {})));
+}
+
+bool RowSplitter::byEntries(const Op& op) {
+  const std::optional<Entries> how = entriesOf(op);
+  if (!how || how->count < 2) return false;
+  const RowPieces* pieces = nullptr;
+  int64_t most = 0;  // elements of the operands in pieces
+  for (int at = 0; at < op.numOperands(); ++at) {
+    const RowPieces* own = piecesOf(op.in(at));
+    if (own && !how->cut[static_cast<size_t>(at)]) return false;
+    if (own) most = std::max(most, op.in(at)->type.elements());
+    pieces = finer(pieces, own);
+  }
+  if (op.code == Opcode::dropout && as::dropout(op).first() + op.result()->type.elements() > UINT32_MAX)
+    return false;
+  const std::optional<RowBounds> bounds = entryBounds(op, *how, pieces);
+  if (!bounds) return false;
+  const bool streams = !pieces || pieces->streams;
+  if (how->sums) {
+    replace(op.result(), addedEntries(op, *bounds, streams));
+    return true;
+  }
+  if (!pieces)
+    context_.remark(
+        op.loc,
+        fmt::format("%{} : {} takes {} bytes, more than {}; it is computed in {} pieces of {} entries",
+                    op.result()->name, op.result()->type.str(), op.result()->type.bytes(), binding_,
+                    bounds->size() - 1, (*bounds)[1]));
+  std::vector<RowPieces> made = pieceResults(op, *how, *bounds, streams);
+  for (size_t at = 0; at < made.size(); ++at) {
+    Value* result = op.result(static_cast<int>(at));
+    const bool stays = result->type.rank() > 1 &&
+                       (result->type.bytes() > binding_ || (most && result->type.elements() >= most));
+    finish(result, std::move(made[at]), stays);
+  }
+  return true;
+}
+
+}  // namespace tg::fuse
