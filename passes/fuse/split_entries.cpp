@@ -133,7 +133,7 @@ std::optional<Entries> entriesOf(const Op& op) {
   return cutting(op, type.shape[0], rank);
 }
 
-/// The most bytes of one entry of a value that an op reads, makes on the way, or returns.
+/// The most bytes of one entry of a value that an op makes on the way or returns.
 static int64_t entryBytes(const Op& op, const Entries& how) {
   int64_t most = 0;
   auto add = [&](const Type& type) {
@@ -141,8 +141,6 @@ static int64_t entryBytes(const Op& op, const Entries& how) {
   };
   for (const auto& result : op.results)
     if (!how.sums) add(result->type);
-  for (size_t at = 0; at < how.cut.size(); ++at)
-    if (how.cut[at]) add(op.in(static_cast<int>(at))->type);
   const bool scatters = op.code == Opcode::conv2d_grad_input || op.code == Opcode::conv_transpose2d;
   if (op.code != Opcode::conv2d && op.code != Opcode::conv2d_grad_weight && !scatters) return most;
   // Padded images; and the gradients of windows, if the stride is not 1 (ir/decompose/window.cpp).
@@ -175,7 +173,10 @@ Value* RowSplitter::entries(Value* value, int64_t from, int64_t to) {
 /// The entries at which an op is cut: where its operand in pieces is, or anew. Nothing if entries cannot be pieces.
 std::optional<RowBounds> RowSplitter::entryBounds(const Op& op, const Entries& how,
                                                   const RowPieces* pieces) const {
-  const int64_t bytes = entryBytes(op, how);
+  int64_t bytes = std::max<int64_t>(entryBytes(op, how), 1);
+  if (bytes * how.count <= binding_ && !pieces) return {};
+  for (const Operand& operand : op.operands)
+    if (piecesOf(operand.value)) bytes = std::max(bytes, operand.value->type.bytes() / how.count);
   if (pieces) {
     const int64_t rows = pieces->bounds.back() / how.count;
     RowBounds bounds;
@@ -187,7 +188,6 @@ std::optional<RowBounds> RowSplitter::entryBounds(const Op& op, const Entries& h
     }
     if (fits) return bounds;
   }
-  if (bytes * how.count <= binding_ && !pieces) return {};
   RowBounds bounds = cutRows(how.count, bytes, binding_);
   if (bounds.size() > 2) return bounds;
   // Pieces at any address: the host reads such a value joined.
