@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,50 @@ Value* flatRows(Builder& builder, const Op& op) {
   Value* out = builder.reshape(builder.op(Opcode::matmul, {rows, matrix}, op.attrs), op.result()->type.shape);
   out->name = op.result()->name;
   return out;
+}
+
+/// The type to which the only reader of a value, looked at through reshapes, casts it; nothing if it does not.
+static std::optional<DType> roundedTo(const Value& value) {
+  if (!value.uses.hasOne()) return {};
+  const Op& reader = *value.uses.begin()->user();
+  if (reader.code == Opcode::reshape) return roundedTo(*reader.result());
+  if (reader.code != Opcode::cast || !isNarrow(reader.result()->type.dtype)) return {};
+  return reader.result()->type.dtype;
+}
+
+bool wantsFlatColumns(const Op& op, const Target& target) {
+  if (op.code != Opcode::matmul) return false;
+  const std::optional<DType> factor = dtypeNamed(as::matmul(op).precision());
+  if (!factor || !isNarrow(*factor) || !target.multiplies(*factor)) return false;
+  const Type &lhs = as::matmul(op).lhs()->type, &rhs = as::matmul(op).rhs()->type, &out = op.result()->type;
+  const int64_t columns = out.shape.back(), rows = out.shape[out.rank() - 2];
+  const int64_t inner = lhs.elements() / rows, filled = (columns + kFullRows - 1) / kFullRows * kFullRows;
+  const bool oneMatrix = lhs.shape.back() * lhs.shape[lhs.rank() - 2] == lhs.elements();
+  return oneMatrix && rhs.elements() == out.elements() / rows * inner && out.elements() > rows * columns &&
+         columns < (roundedTo(*op.result()) ? kFullColumns : kHalfColumns) * static_cast<double>(filled) &&
+         rows >= kMatrixSide && factorOf(*as::matmul(op).lhs()) == *factor &&
+         factorOf(*as::matmul(op).rhs()) == *factor;
+}
+
+Value* flatColumns(Builder& builder, const Op& op) {
+  const as::matmul product(op);
+  const Shape &a = product.lhs()->type.shape, &b = product.rhs()->type.shape, &out = op.result()->type.shape;
+  const int64_t rows = out[out.rank() - 2], columns = out.back();
+  const int64_t count = out.elements() / (rows * columns), inner = a.elements() / rows;
+  Value* left = builder.reshape(product.lhs(), {a[a.rank() - 2], a.back()});
+  Value* right = product.rhs();
+  if (product.transpose_b())
+    right = builder.reshape(right, {count * b[b.rank() - 2], inner});
+  else
+    right = builder.reshape(builder.transpose(builder.reshape(right, {count, inner, columns}), {1, 0, 2}),
+                            {inner, count * columns});
+  Value* flat = builder.op(Opcode::matmul, {left, right}, op.attrs);
+  if (const std::optional<DType> narrow = roundedTo(*op.result()))
+    flat = builder.cast(builder.cast(flat, *narrow), flat->type.dtype);
+  Value* view = builder.transpose(builder.reshape(flat, {rows, count, columns}), {1, 0, 2});
+  Value* all = builder.reshape(view, out);
+  all->name = op.result()->name;
+  return all;
 }
 
 namespace {

@@ -74,7 +74,8 @@ class Splitter {
   void take(std::unique_ptr<Op> op) {
     builder_.setLoc(op->loc);
     useUnits(*op, target_);
-    if (!isOneKernel(*op, target_) || wantsWholeHeads(*op, target_) || wantsFlatRows(*op))
+    if (!isOneKernel(*op, target_) || wantsWholeHeads(*op, target_) || wantsFlatRows(*op) ||
+        wantsFlatColumns(*op, target_))
       return expand(std::move(op));
     Value* value = replacement(*op);
     if (!value) {
@@ -95,6 +96,8 @@ class Splitter {
       results = wholeHeads(builder_, *op, store);
     else if (wantsFlatRows(*op))
       results = {flatRows(builder_, *op)};
+    else if (wantsFlatColumns(*op, target_))
+      results = {flatColumns(builder_, *op)};
     else if (const TensorExpr made = channelsLast(builder_, *op, target_, store))
       results = {made.value};
     else if (const TensorExpr tiled = winograd(builder_, *op, target_, winograd_))

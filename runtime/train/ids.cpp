@@ -12,6 +12,7 @@
 
 #include "ir/count_text.h"
 #include "ir/cross_entropy.h"
+#include "ir/infer.h"
 #include "ir/op_view.h"
 #include "runtime/train/feed.h"
 #include "runtime/train/source.h"
@@ -27,16 +28,17 @@ constexpr std::string_view kScheme = "2-";
 struct IdReader {
   int64_t rows;
   std::optional<int64_t> ignored;  ///< an id outside of the range that is allowed
+  bool skips = false;              ///< whether all ids outside of the range are allowed, as those of a padding
 
-  bool admits(int64_t id) const { return (id >= 0 && id < rows) || id == ignored; }
+  bool admits(int64_t id) const { return (id >= 0 && id < rows) || id == ignored || skips; }
 };
 
 /// Everything that reads with ids from an argument, directly or through views, in a function of stage tensor.
 std::vector<IdReader> readersOf(const Item& func, const Value* argument) {
   std::unordered_set<const Value*> ids = {argument};
   std::vector<IdReader> out;
-  auto note = [&](const Value* value, int64_t rows, std::optional<int64_t> ignored = {}) {
-    if (ids.contains(value)) out.push_back({rows, ignored});
+  auto note = [&](const Value* value, int64_t rows, std::optional<int64_t> ignored = {}, bool skips = false) {
+    if (ids.contains(value)) out.push_back({rows, ignored, skips});
   };
   for (Op* op : func.body.ops) {
     switch (op->code) {
@@ -52,6 +54,13 @@ std::vector<IdReader> readersOf(const Item& func, const Value* argument) {
       note(as::cross_entropy(*op).targets(), as::cross_entropy(*op).logits()->type.shape.back(),
            ignoredTarget(*op));
       break;
+    case Opcode::scatter_add: note(as::scatter_add(*op).ids(), as::scatter_add(*op).rows(), {}, true); break;
+    case Opcode::take_along_axis: {
+      const Type& type = as::take_along_axis(*op).x()->type;
+      const int axis = normalAxis(as::take_along_axis(*op).axis(), type.rank());
+      note(as::take_along_axis(*op).ids(), type.shape[axis], {}, true);
+      break;
+    }
     case Opcode::one_hot: note(as::one_hot(*op).ids(), as::one_hot(*op).depth()); break;
     default: break;
     }
