@@ -116,18 +116,19 @@ static std::optional<PadPlace> placeOf(const Op& op) {
 
 /// Whether an op is an addition of two values of its type.
 bool SumJoiner::isLink(const Op& op) {
-  return op.code == Opcode::add && op.result()->type.dtype == DType::f32 && op.in(0)->type == op.in(1)->type;
+  return op.code == Opcode::add && op.result()->type.dtype == DType::f32 &&
+         as::add(op).lhs()->type == as::add(op).rhs()->type;
 }
 
 /// The terms of a tree of additions whose inner results nothing else reads, from left to right.
 std::vector<Value*> SumJoiner::termsOf(const Op& root) {
-  std::vector<Value*> terms, open{root.in(1), root.in(0)};
+  std::vector<Value*> terms, open{as::add(root).rhs(), as::add(root).lhs()};
   while (!open.empty()) {
     Value* value = open.back();
     open.pop_back();
     const Op* def = value->def;
     if (def && isLink(*def) && value->uses.hasOne())
-      open.insert(open.end(), {def->in(1), def->in(0)});
+      open.insert(open.end(), {as::add(*def).rhs(), as::add(*def).lhs()});
     else
       terms.push_back(value);
   }
@@ -161,15 +162,16 @@ bool SumJoiner::joinProducts(std::vector<Value*>& terms, Op& root) {
     if (op->in(0)->type == first->in(0)->type && op->attrs == first->attrs) alike.push_back(term);
   }
   if (alike.size() < kLeastJoined) return false;
-  const int64_t wider = std::max(alike[0]->def->in(0)->type.bytes(), alike[0]->def->in(1)->type.bytes());
+  const as::matmul one(*alike[0]->def);
+  const int64_t wider = std::max(one.lhs()->type.bytes(), one.rhs()->type.bytes());
   if (wider * static_cast<int64_t>(alike.size()) > mostBytes(target_)) return false;
   std::sort(alike.begin(), alike.end(), [&](const Value* a, const Value* b) {
     return position_.at(a->def->in(0)->def) < position_.at(b->def->in(0)->def);
   });
   std::vector<Value*> left, right;
   for (const Value* product : alike) {
-    left.push_back(product->def->in(0));
-    right.push_back(product->def->in(1));
+    left.push_back(as::matmul(*product->def).lhs());
+    right.push_back(as::matmul(*product->def).rhs());
   }
   Value *lhs = concat(left), *rhs = concat(right);
   right_.push_back({rhs, right});

@@ -11,11 +11,11 @@
 //            %dw = tg.slice(tg.matmul %x, %d {transpose_a = true})
 //
 // The lowest number is a logit whose probability is 0, so no other class's loss or gradient changes, and the gradient of the
-// padding is 0. Casts between f32 and 16 bits, the bias, and reshapes are padded likewise; all other readers read a slice.
+// padding is 0. Targets behind the classes stay behind them. Casts between f32 and 16 bits, the bias, and reshapes are padded likewise; all other readers read a slice.
 //
 // Requires: stage(tensor), with a target, in f32 but for casts (compute-in-f32).
-// Ensures: the values that stay are equal to the last bit. Nothing changes without matrix units, with smoothed labels, or if
-//   a multiple of 8 classes is there.
+// Ensures: the values that stay are equal to the last bit. Nothing changes without matrix units, with smoothed labels, with a
+//   multiple of 8 classes, or if an ignored target lies behind the classes.
 // Where: in front of split-rows, which cuts what is large now.
 #include <algorithm>
 #include <optional>
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/cross_entropy.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
 #include "ir/unread.h"
@@ -56,6 +57,7 @@ class ClassPadder {
   bool multiply(Op& op);
   void sum(Op& op, const Padded& padded);
   Value* wide(Value* value, int axis, double fill);
+  Value* outside(Value* targets);
   Value* narrow(const Value& value);
   void set(const Op& op, Value* value, bool filled);
 
@@ -78,17 +80,23 @@ bool keepsColumns(const Op& op) {
   switch (op.code) {
   case Opcode::cast: return isFloat(op.result()->type.dtype);
   case Opcode::reshape: return columns(*op.in(0)) == columns(*op.result());
-  case Opcode::add: return columns(*op.in(0)) == columns(*op.in(1));
+  case Opcode::add: return columns(*as::add(op).lhs()) == columns(*as::add(op).rhs());
   default: return false;
   }
 }
 
-/// The gradient of a cross entropy whose logits follow from this value, if labels are not smoothed.
+/// Whether the classes of a cross entropy, or of its gradient, can be padded.
+bool canPad(const Op& op) {
+  const std::optional<int64_t> ignored = ignoredTarget(op);
+  return as::cross_entropy(op).label_smoothing() == 0 && (!ignored || *ignored < op.in(0)->type.shape.back());
+}
+
+/// The gradient of a cross entropy whose logits follow from this value, if it can be padded.
 const Op* gradientOf(const Value& logits) {
   for (const Use& use : logits.uses) {
     const Op& reader = *use.user();
     if (reader.code == Opcode::cross_entropy_grad && reader.in(0) == &logits)
-      return as::cross_entropy_grad(reader).label_smoothing() == 0 ? &reader : nullptr;
+      return canPad(reader) ? &reader : nullptr;
     if (!keepsColumns(reader)) continue;
     if (const Op* found = gradientOf(*reader.result())) return found;
   }
@@ -111,6 +119,13 @@ Value* ClassPadder::wide(Value* value, int axis, double fill) {
   high[static_cast<size_t>(axis)] = padding(value->type.shape[axis]);
   return builder_.op(Opcode::pad, {value},
                      {{"low", Attr::ints(low)}, {"high", Attr::ints(high)}, {"value", Attr::of(fill)}});
+}
+
+/// Targets, of which those behind the classes lie behind the padding, too.
+Value* ClassPadder::outside(Value* targets) {
+  auto number = [&](int64_t value) { return builder_.constant(static_cast<double>(value), targets->type); };
+  Value* behind = builder_.binary(Opcode::greater_equal, targets, number(count_));
+  return builder_.op(Opcode::select, {behind, number(count_ + padding(count_)), targets});
 }
 
 /// A padded value without its padding.
@@ -192,7 +207,7 @@ void ClassPadder::visit(Op& op) {
   }
   case Opcode::add: {
     const int which = isFirst ? 0 : 1;
-    const Padded& own = isFirst ? first->second : padded_.at(op.in(1));
+    const Padded& own = isFirst ? first->second : padded_.at(as::add(op).rhs());
     Value* other = op.in(1 - which);
     if (!keepsColumns(op) || padded_.contains(other) || own.value->type.rank() < op.result()->type.rank())
       break;
@@ -200,12 +215,16 @@ void ClassPadder::visit(Op& op) {
     return set(op, builder_.binary(Opcode::add, own.value, more), true);
   }
   case Opcode::cross_entropy:
-    if (!isFirst || !first->second.filled || as::cross_entropy(op).label_smoothing() != 0) break;
+    if (!isFirst || !first->second.filled || !canPad(op)) break;
     op.operands[0].value = first->second.value;
+    op.operands[1].value = outside(as::cross_entropy(op).targets());
     return;
-  case Opcode::cross_entropy_grad:
-    if (!isFirst || !first->second.filled || as::cross_entropy_grad(op).label_smoothing() != 0) break;
-    return set(op, builder_.op(op.code, {first->second.value, op.in(1), op.in(2)}, op.attrs), false);
+  case Opcode::cross_entropy_grad: {
+    if (!isFirst || !first->second.filled || !canPad(op)) break;
+    const as::cross_entropy_grad grad(op);
+    return set(op, builder_.op(op.code, {first->second.value, outside(grad.targets()), grad.dy()}, op.attrs),
+               false);
+  }
   case Opcode::matmul:
     if (multiply(op)) return;
     break;

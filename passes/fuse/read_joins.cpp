@@ -26,6 +26,7 @@
 
 #include "ir/access.h"
 #include "ir/builder.h"
+#include "ir/infer.h"
 #include "ir/op_view.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"

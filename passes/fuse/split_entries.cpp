@@ -200,23 +200,19 @@ std::optional<RowBounds> RowSplitter::entryBounds(const Op& op, const Entries& h
   return bounds;
 }
 
-/// An op with entries [from, to) of its operands.
-static std::pair<AttrList, std::vector<Type>> ofEntries(const Op& op, const Entries& how, int64_t from,
-                                                        int64_t to) {
+/// The attributes of an op with entries [from, to) of its operands.
+static AttrList ofEntries(const Op& op, const Entries& how, int64_t from, int64_t to) {
   AttrList attrs = op.attrs;
-  auto first = [&](const char* name, std::vector<int64_t> numbers, int64_t value) {
-    numbers[0] = value;
+  auto first = [&](const char* name, std::vector<int64_t> numbers) {
+    numbers[0] = to - from;
     set(attrs, name, Attr::ints(numbers));
   };
-  if (op.code == Opcode::slice) first("limits", as::slice(op).limits(), to - from);
-  if (op.code == Opcode::broadcast_to) first("shape", as::broadcast_to(op).shape(), to - from);
+  if (op.code == Opcode::slice) first("limits", as::slice(op).limits());
+  if (op.code == Opcode::broadcast_to) first("shape", as::broadcast_to(op).shape());
   if (op.code == Opcode::dropout)
     set(attrs, "first",
         Attr::of(as::dropout(op).first() + from * (op.result()->type.elements() / how.count)));
-  if (op.code != Opcode::cast) return {std::move(attrs), {}};
-  Type type = op.result()->type;
-  type.shape[0] = to - from;
-  return {std::move(attrs), {type}};
+  return attrs;
 }
 
 /// The pieces of all results.
@@ -229,9 +225,12 @@ std::vector<RowPieces> RowSplitter::pieceResults(const Op& op, const Entries& ho
       for (int at = 0; at < op.numOperands(); ++at)
         operands.push_back(how.cut[static_cast<size_t>(at)] ? entries(op.in(at), bounds[i], bounds[i + 1])
                                                             : op.in(at));
-      auto [attrs, types] = ofEntries(op, how, bounds[i], bounds[i + 1]);
+      std::vector<Type> types;  // that of a cast, which follows from no operand
+      if (op.code == Opcode::cast)
+        types.push_back(Type::tensor(op.result()->type.dtype, operands[0]->type.shape));
       build().setHint(op.result()->name);
-      const Op* piece = build().op(op.code, operands, std::move(attrs), std::move(types))->def;
+      const AttrList attrs = ofEntries(op, how, bounds[i], bounds[i + 1]);
+      const Op* piece = build().op(op.code, operands, attrs, types)->def;
       build().setHint("");
       for (size_t at = 0; at < made.size(); ++at) {
         Value* value = piece->result(static_cast<int>(at));

@@ -28,7 +28,7 @@ constexpr std::string_view kScheme = "2-";
 struct IdReader {
   int64_t rows;
   std::optional<int64_t> ignored;  ///< an id outside of the range that is allowed
-  bool skips = false;              ///< whether all ids outside of the range are allowed, as those of a padding
+  bool skips = false;  ///< whether all ids outside of the range are allowed, as those of a padding
 
   bool admits(int64_t id) const { return (id >= 0 && id < rows) || id == ignored || skips; }
 };
