@@ -126,9 +126,11 @@ constexpr int64_t kSmallBlock = 64, kBlocksPerUnit = 8;
 /// rows, too few for matrix units, ran at 9 TFLOP/s, of their 6272 rows at 160.
 constexpr int64_t kFullRows = 64;
 /// Columns of several matrices are taken as those of one if they fill less than this share of blocks of kFullRows; half of
-/// them if more than a cast reads the result, which is no epilogue of the product then. On an H100 the convolutions of
-/// ResNet-18 on 7x7 and 14x14 images in bf16 took 0.3 ms of its step's 4.6 less, those of a DCGAN on 4x4 1.0 of 3.0.
+/// them if a product of few terms has an epilogue, which is a kernel of its own then: by traffic and arithmetic, kManyTerms
+/// outweigh its f32. On an H100 the convolutions of ResNet-18 on 7x7 and 14x14 images in bf16 took 0.3 ms of its step's 4.6
+/// less, those of a DCGAN on 4x4 1.0 of 3.0.
 constexpr double kFullColumns = 0.8, kHalfColumns = 0.5;
+constexpr int64_t kManyTerms = 1024;
 /// The block that most products use.
 constexpr int64_t kBlockRows = 64, kBlockColumns = 128;
 /// The time to store and add one slice, in steps along the inner axis: measured on an H200, which does 12

@@ -53,10 +53,10 @@ bool wantsFlatColumns(const Op& op, const Target& target) {
   const int64_t columns = out.shape.back(), rows = out.shape[out.rank() - 2];
   const int64_t inner = lhs.elements() / rows, filled = (columns + kFullRows - 1) / kFullRows * kFullRows;
   const bool oneMatrix = lhs.shape.back() * lhs.shape[lhs.rank() - 2] == lhs.elements();
+  const double share = roundedTo(*op.result()) || inner >= kManyTerms ? kFullColumns : kHalfColumns;
   return oneMatrix && rhs.elements() == out.elements() / rows * inner && out.elements() > rows * columns &&
-         columns < (roundedTo(*op.result()) ? kFullColumns : kHalfColumns) * static_cast<double>(filled) &&
-         rows >= kMatrixSide && factorOf(*as::matmul(op).lhs()) == *factor &&
-         factorOf(*as::matmul(op).rhs()) == *factor;
+         columns < share * static_cast<double>(filled) && rows >= kMatrixSide &&
+         factorOf(*as::matmul(op).lhs()) == *factor && factorOf(*as::matmul(op).rhs()) == *factor;
 }
 
 Value* flatColumns(Builder& builder, const Op& op) {

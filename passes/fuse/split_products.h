@@ -20,7 +20,7 @@ bool wantsFlatRows(const Op& op);
 Value* flatRows(Builder& builder, const Op& op);
 
 /// Whether a tg.matmul on matrix units multiplies one matrix by several of 16 bits, and blocks of columns would be partly
-/// empty, or half empty if the product has an epilogue.
+/// empty, or half empty if a product of few terms has an epilogue.
 bool wantsFlatColumns(const Op& op, const Target& target);
 /// The same product with the columns of all matrices side by side, as a view with the result's shape. If its only reader
 /// rounds it, the product is rounded before the view.
