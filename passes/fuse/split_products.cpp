@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/schedule.h"
+#include "ir/access.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
 #include "ir/split_product.h"
@@ -45,6 +46,15 @@ static std::optional<DType> roundedTo(const Value& value) {
   return reader.result()->type.dtype;
 }
 
+/// Whether elementwise ops, other than casts, read a value or reshapes of it.
+static bool hasEpilogue(const Value& value) {
+  return std::any_of(value.uses.begin(), value.uses.end(), [](const Use& use) {
+    const Op& reader = *use.user();
+    if (reader.code == Opcode::reshape) return hasEpilogue(*reader.result());
+    return keepsElements(reader) && reader.code != Opcode::cast;
+  });
+}
+
 bool wantsFlatColumns(const Op& op, const Target& target) {
   if (op.code != Opcode::matmul) return false;
   const std::optional<DType> factor = dtypeNamed(as::matmul(op).precision());
@@ -53,7 +63,7 @@ bool wantsFlatColumns(const Op& op, const Target& target) {
   const int64_t columns = out.shape.back(), rows = out.shape[out.rank() - 2];
   const int64_t inner = lhs.elements() / rows, filled = (columns + kFullRows - 1) / kFullRows * kFullRows;
   const bool oneMatrix = lhs.shape.back() * lhs.shape[lhs.rank() - 2] == lhs.elements();
-  const double share = roundedTo(*op.result()) || inner >= kManyTerms ? kFullColumns : kHalfColumns;
+  const double share = hasEpilogue(*op.result()) && inner < kManyTerms ? kHalfColumns : kFullColumns;
   return oneMatrix && rhs.elements() == out.elements() / rows * inner && out.elements() > rows * columns &&
          columns < share * static_cast<double>(filled) && rows >= kMatrixSide &&
          factorOf(*as::matmul(op).lhs()) == *factor && factorOf(*as::matmul(op).rhs()) == *factor;
