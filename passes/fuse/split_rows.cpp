@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// split-rows: computes values with more bytes than a limit in pieces by rows, one after the other, so that the whole value
-// never exists.
+// split-rows: computes values with more bytes than a limit in pieces by rows, or by entries of the first axis, one after the
+// other, so that the whole value never exists.
 //
 //   before:  %y = tg.matmul %x, %w : tensor<4096x50304xf32>   %l = tg.cross_entropy %y, %t : tensor<f32>
 //   after:   %a = tg.slice %x {…}   %y_2 = tg.matmul %a, %w : tensor<2048x50304xf32>
 //            %l_2 = tg.cross_entropy %y_2, … {reduction = sum}
 //            …                                                       the same of the other rows
-//            …                                                       the same for the other rows
 //
 //   a row        what lies along the last axis; each row of a result follows from the same rows of the operands
 //   by rows      products, elementwise ops, normalisations, softmax, cross entropy and their gradients
+//   by entries   convolutions by images, products of many matrices, broadcasts, pools and other ops that keep the entries of
+//                the first axis apart; what they sum over entries is added up in the order of the pieces (split_entries.cpp)
 //   over rows    sums, mean losses, and products along the rows (gradients of weights): added up in the order of
 //                the pieces
 //   joined       results whose rows are short enough to fit, and operands of any other op
