@@ -12,7 +12,18 @@
 
 namespace tg::fuse {
 
-/// How an op treats the entries of a first axis, such as the images of a batch.
+/// The axis of a value's entries, such as the images of a batch: the first that has several. Those in front of it change
+/// nothing in memory.
+inline int entryAxis(const Shape& shape) {
+  int axis = 0;
+  while (axis + 1 < shape.rank() && shape[axis] == 1) ++axis;
+  return axis;
+}
+inline int64_t entryCount(const Type& type) {
+  return type.rank() == 0 ? 1 : type.shape[entryAxis(type.shape)];
+}
+
+/// How an op treats entries.
 struct Entries {
   int64_t count = 0;
   std::vector<bool> cut;  ///< for each operand: whether it has the axis; the others are read whole

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// split-rows: ops entry by entry of their first axis, such as convolutions image by image, products of many matrices, and
-// elementwise ops whose operands are broadcast.
+// split-rows: ops entry by entry of their first axis of several, such as convolutions image by image, products of many
+// matrices, and elementwise ops whose operands are broadcast.
 //
 //   before:  %y = tg.conv2d %x, %w : tensor<64x96x112x112xf32>
 //   after:   %a = tg.slice %x {starts = [0, 0, 0, 0], limits = [32, 96, 112, 112]}   %y_1 = tg.conv2d %a, %w
@@ -25,8 +25,6 @@ namespace tg::fuse {
 
 namespace {
 
-bool hasEntries(const Type& type, int64_t count) { return type.rank() > 0 && type.shape[0] == count; }
-
 /// Whether an op with one axis or several, which it has as tg.sum does, works along this one.
 bool isAlong(const Op& op, std::string_view name, int axis) {
   const int rank = op.in(0)->type.rank();
@@ -35,23 +33,44 @@ bool isAlong(const Op& op, std::string_view name, int axis) {
   return std::any_of(axes.begin(), axes.end(), [&](int64_t each) { return normalAxis(each, rank) == axis; });
 }
 
-/// The operands of at least `rank` axes that have the entries are cut; nothing if none is.
-std::optional<Entries> cutting(const Op& op, int64_t count, int rank) {
-  Entries how{count, {}, false};
-  for (const Operand& operand : op.operands)
-    how.cut.push_back(operand.value->type.rank() >= rank && hasEntries(operand.value->type, count));
+/// Operands that broadcast to the result, whose last `own` axes are no entries; nothing if none of them is cut.
+std::optional<Entries> broadcasting(const Op& op, int own) {
+  const Shape& shape = op.result()->type.shape;
+  const int rank = shape.rank(), axis = entryAxis(shape);
+  if (axis >= rank - own) return {};
+  Entries how{shape[axis], {}, false};
+  for (const Operand& operand : op.operands) {
+    const Shape& from = operand.value->type.shape;
+    const int at = axis - (rank - from.rank());
+    how.cut.push_back(at >= 0 && from[at] == how.count);
+  }
   if (std::none_of(how.cut.begin(), how.cut.end(), [](bool cut) { return cut; })) return {};
   return how;
 }
 
-/// The same for an op whose first operand is cut, and all others only if `all`.
+/// Operands whose last `own` axes are no entries and that have as many entries as the first one are cut.
+std::optional<Entries> together(const Op& op, int own) {
+  const Shape& shape = op.in(0)->type.shape;
+  if (entryAxis(shape) >= shape.rank() - own) return {};
+  Entries how{entryCount(op.in(0)->type), {}, false};
+  for (const Operand& operand : op.operands)
+    how.cut.push_back(operand.value->type.rank() > 0 && entryCount(operand.value->type) == how.count);
+  return how;
+}
+
+/// An op whose first operand is cut, and all others only if `all`.
 std::optional<Entries> cuttingFirst(const Op& op, bool all = false) {
-  Entries how{op.in(0)->type.shape[0], {}, false};
+  Entries how{entryCount(op.in(0)->type), {}, false};
   for (int at = 0; at < op.numOperands(); ++at) {
-    if (all && !hasEntries(op.in(at)->type, how.count)) return {};
+    if (all && entryCount(op.in(at)->type) != how.count) return {};
     how.cut.push_back(all || at == 0);
   }
   return how;
+}
+
+/// The same for an op on images, whose entries are those of axis 0.
+std::optional<Entries> images(const Op& op, bool all = false) {
+  return entryAxis(op.in(0)->type.shape) == 0 ? cuttingFirst(op, all) : std::nullopt;
 }
 
 }  // namespace
@@ -62,7 +81,8 @@ std::optional<Entries> entriesOf(const Op& op) {
   });
   if (op.results.empty() || op.operands.empty() || !ofValues || op.in(0)->type.rank() == 0) return {};
   const Type &type = op.result()->type, &first = op.in(0)->type;
-  const int rank = type.rank();
+  const int rank = first.rank(), axis = entryAxis(first.shape);
+  const auto place = static_cast<size_t>(axis);
   switch (op.code) {
   case Opcode::reshape: return {};  // RowSplitter::reshape
   case Opcode::sum:
@@ -71,38 +91,47 @@ std::optional<Entries> entriesOf(const Op& op) {
   case Opcode::min_reduce:
   case Opcode::logsumexp: {
     std::optional<Entries> how = cuttingFirst(op);
-    how->sums = isAlong(op, "axes", 0);
+    how->sums = isAlong(op, "axes", axis);
     if (how->sums && op.code == Opcode::logsumexp) return {};
     return how;
   }
-  case Opcode::flip: return isAlong(op, "axes", 0) ? std::nullopt : cuttingFirst(op);
+  case Opcode::flip: return isAlong(op, "axes", axis) ? std::nullopt : cuttingFirst(op);
   case Opcode::argmax:
   case Opcode::argmin:
   case Opcode::cumsum:
   case Opcode::unfold:
-  case Opcode::fold: return isAlong(op, "axis", 0) ? std::nullopt : cuttingFirst(op);
+  case Opcode::fold: return isAlong(op, "axis", axis) ? std::nullopt : cuttingFirst(op);
   case Opcode::concat:
   case Opcode::take_along_axis:
   case Opcode::take_along_axis_grad:
   case Opcode::softmax_grad:
-  case Opcode::log_softmax_grad: return isAlong(op, "axis", 0) ? std::nullopt : cuttingFirst(op, true);
+  case Opcode::log_softmax_grad:
+    // An axis in front of the entries would no longer be one of 1.
+    if (normalAxis(op.intAttr("axis"), rank) <= axis) return {};
+    return cuttingFirst(op, true);
   case Opcode::softmax:
   case Opcode::log_softmax:
-    return isAlong(op, "axis", 0) || (as::softmax(op).causal() && rank < 3) ? std::nullopt : cuttingFirst(op);
-  case Opcode::where_causal: return rank < 3 ? std::nullopt : cuttingFirst(op);
-  case Opcode::dropout: return cuttingFirst(op);
+    if (as::softmax(op).causal() && axis >= rank - 2) return {};
+    return isAlong(op, "axis", axis) ? std::nullopt : cuttingFirst(op);
+  case Opcode::where_causal: return axis >= rank - 2 ? std::nullopt : cuttingFirst(op);
+  case Opcode::dropout:
   case Opcode::one_hot: return cuttingFirst(op);
-  case Opcode::transpose: return as::transpose(op).perm()[0] != 0 ? std::nullopt : cuttingFirst(op);
+  case Opcode::transpose: {
+    const std::vector<int64_t> perm = as::transpose(op).perm();
+    return perm[static_cast<size_t>(entryAxis(type.shape))] == axis ? cuttingFirst(op) : std::nullopt;
+  }
   case Opcode::slice: {
     const as::slice slice(op);
-    const bool all = slice.starts()[0] == 0 && slice.limits()[0] == first.shape[0] &&
-                     (slice.strides().empty() || slice.strides()[0] == 1);
+    const bool all = slice.starts()[place] == 0 && slice.limits()[place] == first.shape[axis] &&
+                     (slice.strides().empty() || slice.strides()[place] == 1);
     return all ? cuttingFirst(op) : std::nullopt;
   }
   case Opcode::pad: {
     const as::pad pad(op);
-    const bool none =
-        pad.low()[0] == 0 && pad.high()[0] == 0 && (pad.interior().empty() || pad.interior()[0] == 0);
+    bool none = true;  // also in front of the entries
+    for (size_t at = 0; at <= place; ++at)
+      none = none && pad.low()[at] == 0 && pad.high()[at] == 0 &&
+             (pad.interior().empty() || pad.interior()[at] == 0);
     return none ? cuttingFirst(op) : std::nullopt;
   }
   case Opcode::conv2d:
@@ -110,34 +139,30 @@ std::optional<Entries> entriesOf(const Op& op) {
   case Opcode::max_pool2d:
   case Opcode::avg_pool2d:
   case Opcode::avg_pool2d_grad:
-  case Opcode::upsample_nearest2d: return cuttingFirst(op);
-  case Opcode::max_pool2d_grad: return cuttingFirst(op, true);
+  case Opcode::upsample_nearest2d: return images(op);
+  case Opcode::max_pool2d_grad: return images(op, true);
   case Opcode::conv2d_grad_input: return Entries{type.shape[0], {false, true}, false};
   case Opcode::conv2d_grad_weight: {
-    std::optional<Entries> how = cuttingFirst(op, true);
+    std::optional<Entries> how = images(op, true);
     if (how) how->sums = true;
     return how;
   }
-  case Opcode::matmul:
-    if (rank < 3) return {};
-    return cutting(op, type.shape[0], rank);
+  case Opcode::matmul: return broadcasting(op, 2);
   case Opcode::rope:
   case Opcode::attention:
   case Opcode::attention_grad:
   case Opcode::attention_grad_q:
-  case Opcode::attention_grad_kv: return rank < 3 ? std::nullopt : cutting(op, first.shape[0], 2);
-  case Opcode::broadcast_to: return rank == 0 ? std::nullopt : cutting(op, type.shape[0], rank);
-  default: break;
+  case Opcode::attention_grad_kv: return together(op, 2);
+  case Opcode::broadcast_to: return broadcasting(op, 0);
+  default: return keepsElements(op) && type.rank() > 0 ? broadcasting(op, 0) : std::nullopt;
   }
-  if (!keepsElements(op) || rank == 0) return {};
-  return cutting(op, type.shape[0], rank);
 }
 
 /// The most bytes of one entry of a value that an op makes on the way or returns.
 static int64_t entryBytes(const Op& op, const Entries& how) {
   int64_t most = 0;
   auto add = [&](const Type& type) {
-    if (hasEntries(type, how.count)) most = std::max(most, type.bytes() / how.count);
+    if (entryCount(type) == how.count) most = std::max(most, type.bytes() / how.count);
   };
   for (const auto& result : op.results)
     if (!how.sums) add(result->type);
@@ -163,8 +188,9 @@ static int64_t entryBytes(const Op& op, const Entries& how) {
 /// Entries [from, to) of a value, with all its axes.
 Value* RowSplitter::entries(Value* value, int64_t from, int64_t to) {
   Shape shape = value->type.shape;
-  const int64_t count = shape[0];
-  shape[0] = to - from;
+  const int axis = entryAxis(shape);
+  const int64_t count = shape[axis];
+  shape[axis] = to - from;
   if (shape.rank() == 1) return out_.ofRows(value, from, to);
   const int64_t rows = rowCount(value->type) / count;
   return build().reshape(out_.rows(value, from * rows, to * rows), shape);
@@ -203,12 +229,12 @@ std::optional<RowBounds> RowSplitter::entryBounds(const Op& op, const Entries& h
 /// The attributes of an op with entries [from, to) of its operands.
 static AttrList ofEntries(const Op& op, const Entries& how, int64_t from, int64_t to) {
   AttrList attrs = op.attrs;
-  auto first = [&](const char* name, std::vector<int64_t> numbers) {
-    numbers[0] = to - from;
+  auto extent = [&](const char* name, std::vector<int64_t> numbers, const Shape& shape) {
+    numbers[static_cast<size_t>(entryAxis(shape))] = to - from;
     set(attrs, name, Attr::ints(numbers));
   };
-  if (op.code == Opcode::slice) first("limits", as::slice(op).limits());
-  if (op.code == Opcode::broadcast_to) first("shape", as::broadcast_to(op).shape());
+  if (op.code == Opcode::slice) extent("limits", as::slice(op).limits(), op.in(0)->type.shape);
+  if (op.code == Opcode::broadcast_to) extent("shape", as::broadcast_to(op).shape(), op.result()->type.shape);
   if (op.code == Opcode::dropout)
     set(attrs, "first",
         Attr::of(as::dropout(op).first() + from * (op.result()->type.elements() / how.count)));

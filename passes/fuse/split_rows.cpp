@@ -63,12 +63,13 @@ RowBounds RowSplitter::boundsFor(const Op& op, int64_t limit) {
   const RowBounds one{0, rowCount(type)};
   if (type.bytes() <= limit) return one;
   RowBounds bounds = cutRows(rowCount(type), type.shape.back() * byteSize(type.dtype), limit);
-  // Whole entries of the first axis where they fit: other ops need them.
-  if (const int64_t each = rowCount(type) / type.shape[0]; type.rank() > 2 && type.shape[0] > 1) {
-    RowBounds entries = cutRows(type.shape[0], type.bytes() / type.shape[0], limit);
+  // Whole entries where they fit: other ops need them.
+  const int64_t count = entryCount(type);
+  if (type.rank() > 2 && count < rowCount(type)) {
+    RowBounds entries = cutRows(count, type.bytes() / count, limit);
     if (entries.size() > 2) {
       bounds = std::move(entries);
-      for (int64_t& bound : bounds) bound *= each;
+      for (int64_t& bound : bounds) bound *= rowCount(type) / count;
     }
   }
   if (bounds.size() < 3) return one;
