@@ -107,7 +107,7 @@ std::optional<Entries> entriesOf(const Op& op) {
   case Opcode::softmax_grad:
   case Opcode::log_softmax_grad:
     // An axis in front of the entries would no longer be one of 1.
-    if (normalAxis(op.intAttr("axis"), rank) <= axis) return {};
+    if (normalAxis(as::concat(op).axis(), rank) <= axis) return {};
     return cuttingFirst(op, true);
   case Opcode::softmax:
   case Opcode::log_softmax:
