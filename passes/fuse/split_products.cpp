@@ -110,7 +110,7 @@ class ProductSplitter {
       int64_t blocks = out.elements() / (m * n) * ((m + kSmallBlock - 1) / kSmallBlock) *
                        ((n + kSmallBlock - 1) / kSmallBlock);
       wanted = kBlocksPerUnit * target_.units() / blocks + 1;
-      least = kLeastSharedPiece;
+      least = leavesIdle(op) ? kLeastIdlePiece : kLeastSharedPiece;
     }
     Pieces pieces = piecesUpTo(inner, std::max<int64_t>(1, std::min(wanted, inner / least)));
     auto even = [&](int64_t count) { pieces = {count, inner / count}; };
@@ -138,9 +138,13 @@ class ProductSplitter {
     const Shape& out = op.result()->type.shape;
     if (target_.matmul != "shared") return kLongestLoop;
     if (std::min(out[out.rank() - 2], out.back()) < kLeastSharedSide) return kLongestNarrow;
-    const int64_t busy = Blocking{kLeastBlock, kLeastBlock, 0}.blocks(out);
-    const bool waits = !as::matmul(op).transpose_a();
-    return waits && kIdleShare * busy <= target_.units() ? kLongestIdle : kLongestLoop;
+    return leavesIdle(op) ? kLongestIdle : kLongestLoop;
+  }
+
+  /// Whether a product leaves most processors idle and other kernels wait for it.
+  bool leavesIdle(const Op& op) const {
+    const int64_t busy = Blocking{kLeastBlock, kLeastBlock, 0}.blocks(op.result()->type.shape);
+    return !as::matmul(op).transpose_a() && kIdleShare * busy <= target_.units();
   }
 
   /// Whether matrix units compute a product whose operands have 16 bits in memory.
