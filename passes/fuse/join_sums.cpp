@@ -57,6 +57,7 @@ class SumJoiner {
   static bool isLink(const Op& op);
   static std::vector<Value*> termsOf(const Op& root);
   Value* concat(std::vector<Value*> pieces);
+  std::vector<Value*> alikeIn(const std::vector<Value*>& terms) const;
   bool joinProducts(std::vector<Value*>& terms, Op& root);
   bool joinSums(std::vector<Value*>& terms, Op& root);
   bool joinPads(std::vector<Value*>& terms, Op& root);
@@ -153,14 +154,26 @@ Value* SumJoiner::concat(std::vector<Value*> pieces) {
   return same && isNarrow(narrow) ? builder_.cast(builder_.cast(joined, narrow), joined->type.dtype) : joined;
 }
 
+/// The most products among these values that have equal shapes and attributes, and that nothing else reads.
+std::vector<Value*> SumJoiner::alikeIn(const std::vector<Value*>& terms) const {
+  std::vector<std::vector<Value*>> kinds;
+  for (Value* term : terms) {
+    const Op* op = term->def;
+    if (!op || !isProduct(*op) || !term->uses.hasOne()) continue;
+    if (!position_.contains(op->in(0)->def) || !position_.contains(as::matmul(*op).rhs()->def)) continue;
+    auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const std::vector<Value*>& each) {
+      return each[0]->def->in(0)->type == op->in(0)->type && each[0]->def->attrs == op->attrs;
+    });
+    (kind == kinds.end() ? kinds.emplace_back() : *kind).push_back(term);
+  }
+  if (kinds.empty()) return {};
+  return *std::max_element(kinds.begin(), kinds.end(),
+                           [](const auto& one, const auto& other) { return one.size() < other.size(); });
+}
+
 /// Joins the products among the terms that have equal shapes and attributes.
 bool SumJoiner::joinProducts(std::vector<Value*>& terms, Op& root) {
-  std::vector<Value*> alike;
-  for (Value* term : terms) {
-    if (!term->def || !isProduct(*term->def) || !term->uses.hasOne()) continue;
-    const Op *op = term->def, *first = alike.empty() ? op : alike[0]->def;
-    if (op->in(0)->type == first->in(0)->type && op->attrs == first->attrs) alike.push_back(term);
-  }
+  std::vector<Value*> alike = alikeIn(terms);
   if (alike.size() < kLeastJoined) return false;
   const as::matmul one(*alike[0]->def);
   const int64_t wider = std::max(one.lhs()->type.bytes(), one.rhs()->type.bytes());
@@ -234,11 +247,11 @@ static Value* belowReshapes(Value* value) {
 void SumJoiner::roundOperands(Op& concat) {
   const UseList& uses = concat.result()->uses;
   if (uses.empty() || concat.operands.size() < kLeastJoined) return;
-  const Type& type =
-      uses.begin()->user()->results.empty() ? concat.result()->type : uses.begin()->user()->result()->type;
+  const Op& reader = *uses.begin()->user();
+  const Type& type = (reader.results.empty() ? concat : reader).result()->type;
   auto rounds = [&](const Use& use) {
-    const Op& reader = *use.user();
-    return reader.code == Opcode::cast && isNarrow(type.dtype) && reader.result()->type.dtype == type.dtype;
+    const Op& each = *use.user();
+    return each.code == Opcode::cast && isNarrow(type.dtype) && each.result()->type.dtype == type.dtype;
   };
   if (!std::all_of(uses.begin(), uses.end(), rounds)) return;
   size_t alone = 0;  // operands that nothing else reads
