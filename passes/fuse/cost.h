@@ -116,8 +116,8 @@ constexpr int64_t kLeastNarrowPiece = 32;
 /// whole, 26 in slices.
 constexpr int64_t kLongestNarrow = 256;
 /// The same in a product with blocks of the smallest side, kLeastBlock, for at most one in kIdleShare of the processors. On an
-/// H100 64 x 1024 by 1024 x 256 takes 20 µs whole, 5.7 in slices. Slices are not so short that the sums of f32 become more
-/// exact than those of f32x3 can be.
+/// H100 64 x 1024 by 1024 x 256 takes 20 µs whole, 5.7 in slices. Slices of so few terms are not so short that the sums of f32
+/// become more exact than those of f32x3 can be.
 constexpr int64_t kLongestIdle = 512, kLeastIdlePiece = 256, kLeastBlock = 32, kIdleShare = 8;
 /// The side of a workgroup's block in a small product, and how many such blocks each processor gets, chosen: while some
 /// wait for loads, others compute.

@@ -110,7 +110,7 @@ class ProductSplitter {
       int64_t blocks = out.elements() / (m * n) * ((m + kSmallBlock - 1) / kSmallBlock) *
                        ((n + kSmallBlock - 1) / kSmallBlock);
       wanted = kBlocksPerUnit * target_.units() / blocks + 1;
-      least = leavesIdle(op) ? kLeastIdlePiece : kLeastSharedPiece;
+      least = inner <= kLongestLoop ? kLeastIdlePiece : kLeastSharedPiece;
     }
     Pieces pieces = piecesUpTo(inner, std::max<int64_t>(1, std::min(wanted, inner / least)));
     auto even = [&](int64_t count) { pieces = {count, inner / count}; };

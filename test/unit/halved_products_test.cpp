@@ -99,6 +99,7 @@ Errors errorsOf(const std::vector<double>& got, const Exact& want) {
 
 const std::vector<Form>& forms() {
   static const std::vector<Form> all = {{48, 32, 768},
+                                        {48, 32, 1024},
                                         {33, 17, 301},
                                         {40, 24, 516, true, false},
                                         {20, 36, 300, false, true},

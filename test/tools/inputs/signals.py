@@ -113,8 +113,8 @@ def in_the_middle_of_a_step(tg_run, text, folder, signals):
             run.send(each)
         code = run.end()
         assert code in (-signals[1], 128 + signals[0]), (code, run.text())
-        if code == -signals[1] and run.steps() == before:
-            assert "interrupted" not in run.text(), run.text()
+        # If the first signal came between two steps, the run was at its end when the second one came.
+        if code == -signals[1] and run.steps() == before and "interrupted" not in run.text():
             goes_on(tg_run, run, run.checkpoints()[-1])
             return
     raise AssertionError(f"the step was finished in each of {TRIES} runs: {run.text()}")
