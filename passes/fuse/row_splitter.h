@@ -89,7 +89,9 @@ class RowSplitter {
   Value* operandRows(Value* value, const Shape& shape, int64_t from, int64_t to);
   bool hasRows(const Value* value, const Shape& shape) const;
   bool byRows(const Op& op, int lead, const RowBounds& bounds, bool streams);
-  Value* clone(const Op& op, const std::vector<Value*>& operands, int64_t rows);
+  Value* clone(const Op& op, const std::vector<Value*>& operands, AttrList attrs);
+  static Opcode joining(Opcode reduction);
+  Value* meanOf(const Op& mean, Value* sum);
   Value* product(const Op& op, int64_t mFrom, int64_t mTo, int64_t kFrom, int64_t kTo);
   void replace(Value* result, Value* value);
   void finish(Value* result, RowPieces pieces, bool stays);

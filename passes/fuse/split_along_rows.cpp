@@ -48,17 +48,28 @@ Value* RowSplitter::operandRows(Value* value, const Shape& shape, int64_t from, 
   return broadcast ? build().reshape(value, {own.back()}) : out_.rows(value, from, to);
 }
 
-/// Copies an op with other operands and `rows` rows in its results. An axis attribute becomes -1: it was the last axis.
-Value* RowSplitter::clone(const Op& op, const std::vector<Value*>& operands, int64_t rows) {
+/// Copies an op with other operands and attributes. A cast's type follows from no operand: it has the shape of its own.
+Value* RowSplitter::clone(const Op& op, const std::vector<Value*>& operands, AttrList attrs) {
   std::vector<Type> types;
   if (op.code == Opcode::cast)
-    types.push_back(Type::tensor(op.result()->type.dtype, {rows, op.result()->type.shape.back()}));
+    types.push_back(Type::tensor(op.result()->type.dtype, operands[0]->type.shape));
   build().setHint(op.result()->name);
-  AttrList attrs = op.attrs;
-  if (find(attrs, "axis")) set(attrs, "axis", Attr::of(int64_t{-1}));
-  Value* made = build().op(op.code, operands, attrs, types);
+  Value* made = build().op(op.code, operands, std::move(attrs), types);
   build().setHint("");
   return made;
+}
+
+/// The op that joins the results of a reduction over two parts.
+Opcode RowSplitter::joining(Opcode reduction) {
+  return reduction == Opcode::max_reduce   ? Opcode::max
+         : reduction == Opcode::min_reduce ? Opcode::min
+                                           : Opcode::add;
+}
+
+/// The result of a tg.mean, of the sum over the same elements.
+Value* RowSplitter::meanOf(const Op& mean, Value* sum) {
+  const auto count = static_cast<double>(mean.in(0)->type.elements() / mean.result()->type.elements());
+  return build().binary(Opcode::mul, sum, build().constant(1 / count, Type::tensor(sum->type.dtype, {})));
 }
 
 /// Splits an op whose rows follow from the rows of its operands. Results with one number for each row are joined. Operands
@@ -66,6 +77,8 @@ Value* RowSplitter::clone(const Op& op, const std::vector<Value*>& operands, int
 bool RowSplitter::byRows(const Op& op, int lead, const RowBounds& bounds, bool streams) {
   const Shape& shape = op.result()->type.shape;
   std::vector<RowPieces> made(op.results.size(), RowPieces{bounds, {}, streams});
+  AttrList attrs = op.attrs;
+  if (find(attrs, "axis")) set(attrs, "axis", Attr::of(int64_t{-1}));  // it was the last axis
   for (size_t i = 0; i + 1 < bounds.size(); ++i)
     out_.inPiece(i, streams, [&] {
       std::vector<Value*> operands;
@@ -73,7 +86,7 @@ bool RowSplitter::byRows(const Op& op, int lead, const RowBounds& bounds, bool s
         operands.push_back(at < lead || op.in(at)->type.rank() == 0
                                ? operandRows(op.in(at), shape, bounds[i], bounds[i + 1])
                                : out_.ofRows(op.in(at), bounds[i], bounds[i + 1]));
-      const Op* piece = clone(op, operands, bounds[i + 1] - bounds[i])->def;
+      const Op* piece = clone(op, operands, attrs)->def;
       for (size_t result = 0; result < made.size(); ++result)
         made[result].values.push_back(piece->result(static_cast<int>(result)));
       return made[0].values.back();
@@ -164,9 +177,6 @@ bool RowSplitter::reduction(const Op& op) {
   if (!over && !(along && axes.size() == 1)) return false;
   if (over && op.code == Opcode::logsumexp) return false;
   const Opcode code = over && op.code == Opcode::mean ? Opcode::sum : op.code;
-  const Opcode joint = code == Opcode::sum          ? Opcode::add
-                       : code == Opcode::max_reduce ? Opcode::max
-                                                    : Opcode::min;
   std::vector<int64_t> own;
   if (over) own.push_back(0);
   if (along) own.push_back(1);
@@ -175,16 +185,13 @@ bool RowSplitter::reduction(const Op& op) {
   for (size_t i = 0; i < pieces->values.size(); ++i)
     sum = out_.inPiece(i, pieces->streams, [&] {
       parts.push_back(build().reduce(code, pieces->values[i], own, false));
-      return over ? added(sum, parts.back(), joint) : parts.back();
+      return over ? added(sum, parts.back(), joining(code)) : parts.back();
     });
   if (!over) {
     replace(op.result(), out_.join(parts, op.result()->type));
     return true;
   }
-  if (code != op.code) {
-    const auto count = static_cast<double>(from.elements() / op.result()->type.elements());
-    sum = build().binary(Opcode::mul, sum, build().constant(1 / count, Type::tensor(from.dtype, {})));
-  }
+  if (code != op.code) sum = meanOf(op, sum);
   replace(op.result(), build().reshape(sum, op.result()->type.shape));
   return true;
 }

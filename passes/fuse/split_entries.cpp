@@ -251,13 +251,7 @@ std::vector<RowPieces> RowSplitter::pieceResults(const Op& op, const Entries& ho
       for (int at = 0; at < op.numOperands(); ++at)
         operands.push_back(how.cut[static_cast<size_t>(at)] ? entries(op.in(at), bounds[i], bounds[i + 1])
                                                             : op.in(at));
-      std::vector<Type> types;  // that of a cast, which follows from no operand
-      if (op.code == Opcode::cast)
-        types.push_back(Type::tensor(op.result()->type.dtype, operands[0]->type.shape));
-      build().setHint(op.result()->name);
-      const AttrList attrs = ofEntries(op, how, bounds[i], bounds[i + 1]);
-      const Op* piece = build().op(op.code, operands, attrs, types)->def;
-      build().setHint("");
+      const Op* piece = clone(op, operands, ofEntries(op, how, bounds[i], bounds[i + 1]))->def;
       for (size_t at = 0; at < made.size(); ++at) {
         Value* value = piece->result(static_cast<int>(at));
         const Shape& shape = value->type.shape;
@@ -278,9 +272,6 @@ std::vector<RowPieces> RowSplitter::pieceResults(const Op& op, const Entries& ho
 Value* RowSplitter::addedEntries(const Op& op, const RowBounds& bounds, bool streams) {
   const bool reduces = op.code != Opcode::conv2d_grad_weight;
   const Opcode code = op.code == Opcode::mean ? Opcode::sum : op.code;
-  const Opcode joint = code == Opcode::max_reduce   ? Opcode::max
-                       : code == Opcode::min_reduce ? Opcode::min
-                                                    : Opcode::add;
   Value* sum = nullptr;
   for (size_t i = 0; i + 1 < bounds.size(); ++i)
     sum = out_.inPiece(i, streams, [&] {
@@ -289,28 +280,39 @@ Value* RowSplitter::addedEntries(const Op& op, const RowBounds& bounds, bool str
         operands.push_back(entries(operand.value, bounds[i], bounds[i + 1]));
       Value* part = reduces ? build().reduce(code, operands[0], as::sum(op).axes(), as::sum(op).keepdims())
                             : build().op(code, operands, op.attrs);
-      return added(sum, part, joint);
+      return added(sum, part, joining(code));
     });
-  if (op.code != Opcode::mean) return sum;
-  const auto count = static_cast<double>(op.in(0)->type.elements() / op.result()->type.elements());
-  return build().binary(Opcode::mul, sum, build().constant(1 / count, Type::tensor(sum->type.dtype, {})));
+  return op.code == Opcode::mean ? meanOf(op, sum) : sum;
+}
+
+/// Whether every piece of a dropout can begin with its number: a multiple of 4, of 32 bits.
+static bool drawsQuads(const Op& op, const RowBounds& bounds, int64_t count) {
+  const int64_t all = op.result()->type.elements(), each = all / count;
+  return as::dropout(op).first() + all <= UINT32_MAX &&
+         std::all_of(bounds.begin(), bounds.end() - 1, [&](int64_t bound) { return bound * each % 4 == 0; });
+}
+
+/// Whether the entries of a value are whole rows, or the elements of a vector. Elements of one row are no pieces.
+static bool hasWholeRows(const Type& type) {
+  return type.rank() < 2 || entryAxis(type.shape) < type.rank() - 1;
 }
 
 bool RowSplitter::byEntries(const Op& op) {
   const std::optional<Entries> how = entriesOf(op);
   if (!how || how->count < 2) return false;
+  for (const auto& result : op.results)
+    if (!how->sums && !hasWholeRows(result->type)) return false;
   const RowPieces* pieces = nullptr;
   int64_t most = 0;  // elements of the operands in pieces
   for (int at = 0; at < op.numOperands(); ++at) {
     const RowPieces* own = piecesOf(op.in(at));
-    if (own && !how->cut[static_cast<size_t>(at)]) return false;
+    const bool cut = how->cut[static_cast<size_t>(at)];
+    if (cut ? !hasWholeRows(op.in(at)->type) : own != nullptr) return false;
     if (own) most = std::max(most, op.in(at)->type.elements());
     pieces = finer(pieces, own);
   }
-  if (op.code == Opcode::dropout && as::dropout(op).first() + op.result()->type.elements() > UINT32_MAX)
-    return false;
   const std::optional<RowBounds> bounds = entryBounds(op, *how, pieces);
-  if (!bounds) return false;
+  if (!bounds || (op.code == Opcode::dropout && !drawsQuads(op, *bounds, how->count))) return false;
   const bool streams = !pieces || pieces->streams;
   if (how->sums) {
     replace(op.result(), addedEntries(op, *bounds, streams));
