@@ -23,8 +23,9 @@ struct CoopmatTiling {
   double rate;
   int64_t resident = 1;     ///< workgroups that run on a processor at a time
   bool simpleOnly = false;  ///< whether it suits simple regions alone (isSimple)
-  bool fewOnly = false;  ///< whether it suits products alone that give each processor one workgroup at most
-  int64_t step = 32;
+  int64_t step =
+      kStep;  ///< terms of k; more suit products alone that give each processor one workgroup at most
+  static constexpr int64_t kStep = 32;
   int64_t subgroups() const { return m / warpM * (n / warpN); }
   int64_t groups(const ProductSizes& size) const {
     return size.batch * ((size.m + m - 1) / m) * ((size.n + n - 1) / n);
@@ -47,7 +48,7 @@ struct CoopmatTiling {
 /// took 5.8 µs instead of 6.7, 115 products of up to 132 workgroups 0.95 times as long; larger ones take up to 1.3 times.
 constexpr CoopmatTiling kNarrowTilings[] = {
     {128, 256, 64, 64, 348},    {192, 192, 96, 48, 330, 1, true}, {128, 192, 64, 48, 292},
-    {128, 128, 64, 64, 329, 2}, {64, 64, 32, 32, 180, 2},         {64, 64, 32, 32, 190, 2, false, true, 64},
+    {128, 128, 64, 64, 329, 2}, {64, 64, 32, 32, 180, 2},         {64, 64, 32, 32, 190, 2, false, 64},
 };
 /// Other operands are in flight as f32, in twice the registers.
 constexpr CoopmatTiling kLarge = {128, 128, 64, 32, 0}, kSmall = {64, 64, 32, 32, 0};
@@ -161,7 +162,8 @@ std::optional<CoopmatSchedule> choose(const Op& fused, const Target& target) {
   const std::vector<CoopmatTiling> all = tilings(product);
   for (const CoopmatTiling& each : all) {
     if (!each.fits(target, isSplit(product)) || (each.simpleOnly && !isSimple(fused))) continue;
-    if (each.fewOnly && (each.groups(size) > target.processors || size.inner <= each.step)) continue;
+    if (each.step > each.kStep && (each.groups(size) > target.processors || size.inner <= each.step))
+      continue;
     if (each.rate == 0) {
       const bool busy = each.groups(size) * each.invocations(target) >= target.parallel / 2;
       if (!best && (busy || &each == &all.back())) best = &each;

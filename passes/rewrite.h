@@ -29,13 +29,17 @@ inline bool standsInGroup(const Value& value) {
   });
 }
 
+/// Whether a function has tg.grad, whose result depends on the uses of values. Passes that change uses leave it as it is.
+inline bool hasGrad(const Item& func) {
+  return std::any_of(func.body.ops.begin(), func.body.ops.end(),
+                     [](const Op* op) { return op->code == Opcode::grad; });
+}
+
 /// Visits the ops of a function once, in text order, and calls `fold` on each. `fold` sees the replacements so far. It may
 /// change the op in place, or return a value that replaces the op's only result; the op is then erased, unless both values
-/// are members of groups. A function with tg.grad stays as it is: tg.grad differentiates by values, and its result depends
-/// on their uses.
+/// are members of groups. A function with tg.grad stays as it is.
 inline void replaceOps(Item& func, const std::function<Value*(Op&)>& fold) {
-  for (const Op* op : func.body.ops)
-    if (op->code == Opcode::grad) return;
+  if (hasGrad(func)) return;
   for (Op* op = func.body.ops.front(); op;) {
     Op* next = op->next();
     Value* other = fold(*op);

@@ -116,8 +116,8 @@ constexpr int64_t kLeastNarrowPiece = 32;
 /// whole, 26 in slices.
 constexpr int64_t kLongestNarrow = 256;
 /// The same in a product with blocks of the smallest side, kLeastBlock, for at most one in kIdleShare of the processors. On an
-/// H100 64 x 1024 by 1024 x 256 takes 20 µs whole, 5.7 in slices. Slices of so few terms are not so short that the sums of f32
-/// become more exact than those of f32x3 can be.
+/// H100 64 x 1024 by 1024 x 256 takes 20 µs whole, 5.7 in slices. Slices of a product of up to kLongestLoop
+/// terms have at least kLeastIdlePiece: with 128, f32 was more exact than f32x3.
 constexpr int64_t kLongestIdle = 512, kLeastIdlePiece = 256, kLeastBlock = 32, kIdleShare = 8;
 /// The side of a workgroup's block in a small product, and how many such blocks each processor gets, chosen: while some
 /// wait for loads, others compute.
@@ -126,9 +126,9 @@ constexpr int64_t kSmallBlock = 64, kBlocksPerUnit = 8;
 /// blocks are full as it is, and the index of a row needs no division. On an H100 products in bf16 of 448 matrices of 14
 /// rows, too few for matrix units, ran at 9 TFLOP/s, of their 6272 rows at 160.
 constexpr int64_t kFullRows = 64;
-/// Columns of several matrices are taken as those of one if they fill less than this share of blocks of kFullRows; half of
-/// them if a product of few terms has an epilogue, which is a kernel of its own then: by traffic and arithmetic, kManyTerms
-/// outweigh its f32. On an H100 the convolutions of ResNet-18 on 7x7 and 14x14 images in bf16 took 0.3 ms of its step's 4.6
+/// Columns of several matrices are taken as those of one if they fill less than kFullColumns of blocks of kFullRows. The
+/// product then has no epilogue: it is a kernel of its own, which reads f32. With fewer than kManyTerms that costs more than
+/// blocks that are half full (estimated from traffic and arithmetic), so the share is kHalfColumns. On an H100 the convolutions of ResNet-18 on 7x7 and 14x14 images in bf16 took 0.3 ms of its step's 4.6
 /// less, those of a DCGAN on 4x4 1.0 of 3.0.
 constexpr double kFullColumns = 0.8, kHalfColumns = 0.5;
 constexpr int64_t kManyTerms = 1024;

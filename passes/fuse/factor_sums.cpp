@@ -28,6 +28,7 @@
 #include "ir/unread.h"
 #include "passes/fuse/cost.h"
 #include "passes/pass.h"
+#include "passes/rewrite.h"
 
 namespace tg::fuse {
 namespace {
@@ -262,9 +263,7 @@ namespace tg {
 
 Result<void> run_factor_sums(Module& module, const NoOptions&, const PassContext&) {
   for (Item* func : module.all(ItemKind::func))
-    if (std::none_of(func->body.ops.begin(), func->body.ops.end(),
-                     [](const Op* op) { return op->code == Opcode::grad; }))
-      fuse::Factorer(*func).run();
+    if (!hasGrad(*func)) fuse::Factorer(*func).run();
   return {};
 }
 

@@ -89,6 +89,21 @@ static bool isScaledFactor(const Op& op) {
          as::mul(op).rhs()->type.rank() == 0 && readBySplits(*op.result());
 }
 
+std::optional<PadPlace> padPlace(const Op& op) {
+  if (op.code != Opcode::pad) return {};
+  const as::pad pad(op);
+  const std::vector<int64_t> low = pad.low(), high = pad.high(), interior = pad.interior();
+  if (pad.value() != 0 || std::any_of(interior.begin(), interior.end(), [](int64_t n) { return n != 0; }))
+    return {};
+  std::optional<PadPlace> place;
+  for (size_t axis = 0; axis < low.size(); ++axis) {
+    if (low[axis] == 0 && high[axis] == 0) continue;
+    if (place || low[axis] < 0 || high[axis] < 0) return {};
+    place = {static_cast<int>(axis), low[axis]};
+  }
+  return place;
+}
+
 bool isInline(const Op& op) {
   return isScaledFactor(op) || op.info().has(table::view) || op.code == Opcode::stop_gradient ||
          isOfPlaces(op) || isWidening(op);

@@ -3,6 +3,7 @@
 // of kernels, those that need several kernels. Used by all passes from flatten-optimizer to merge-kernels.
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 
 #include "ir/module.h"
@@ -25,6 +26,13 @@ DType factorOf(const Value& value);
 /// Sets the precision of a product of 16-bit factors, or of f32 factors widened from them, to that 16-bit type, where the
 /// target has matrix units for it. Rounding such operands changes none of them.
 void useUnits(Op& op, const Target& target);
+/// Where a tg.pad with zeros along one axis puts its operand.
+struct PadPlace {
+  int axis = 0;
+  int64_t low = 0;  ///< the operand's first index along the axis
+};
+/// Nothing for other ops, other pads, and pads along several axes or none.
+std::optional<PadPlace> padPlace(const Op& op);
 /// Whether an op computes with f16 or bf16 itself, rather than move or name elements, or cast.
 bool computesNarrow(const Op& op);
 /// Whether a value, looked at through reshapes, is the result of an inline op (see isInline).

@@ -36,6 +36,7 @@
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
+#include "passes/rewrite.h"
 
 namespace tg::fuse {
 namespace {
@@ -74,7 +75,7 @@ class SumJoiner {
 /// Whether an op is a cast from 16 bits.
 static bool widens(const Op& op) { return op.code == Opcode::cast && isNarrow(op.in(0)->type.dtype); }
 
-/// Whether an op is the product of a transposed matrix and a matrix that are not larger than it.
+/// Whether an op is matmul(aᵀ, b) of two stored matrices that together have no more elements than it.
 bool SumJoiner::isProduct(const Op& op) {
   if (op.code != Opcode::matmul || op.numOperands() != 2) return false;
   const as::matmul product(op);
@@ -92,27 +93,6 @@ bool SumJoiner::isProduct(const Op& op) {
 bool SumJoiner::isSum(const Op& op) {
   return op.code == Opcode::sum && op.in(0)->type.rank() == 2 && !as::sum(op).keepdims() &&
          as::sum(op).axes().size() == 1 && normalAxis(as::sum(op).axes()[0], 2) == 0;
-}
-
-/// Where a tg.pad with zeros along one axis puts its operand.
-struct PadPlace {
-  int axis = 0;
-  int64_t low = 0;
-};
-
-static std::optional<PadPlace> placeOf(const Op& op) {
-  if (op.code != Opcode::pad) return {};
-  const as::pad pad(op);
-  const std::vector<int64_t> low = pad.low(), high = pad.high(), interior = pad.interior();
-  if (pad.value() != 0 || std::any_of(interior.begin(), interior.end(), [](int64_t n) { return n != 0; }))
-    return {};
-  std::optional<PadPlace> place;
-  for (size_t axis = 0; axis < low.size(); ++axis) {
-    if (low[axis] == 0 && high[axis] == 0) continue;
-    if (place || low[axis] < 0 || high[axis] < 0) return {};
-    place = {static_cast<int>(axis), low[axis]};
-  }
-  return place;
 }
 
 /// Whether an op is an addition of two values of its type.
@@ -136,7 +116,8 @@ std::vector<Value*> SumJoiner::termsOf(const Op& root) {
   return terms;
 }
 
-/// Values one behind the other, at once behind the last of them. Values that 16 bits hold are joined to such a value.
+/// The concatenation of values along axis 0, placed behind the last of them. If all are casts from one 16-bit type, it is
+/// rounded to that type, which changes nothing, so that 16 bits of it are stored.
 Value* SumJoiner::concat(std::vector<Value*> pieces) {
   Op* last = std::max_element(pieces.begin(), pieces.end(),
                               [&](const Value* a, const Value* b) {
@@ -219,7 +200,7 @@ bool SumJoiner::joinPads(std::vector<Value*>& terms, Op& root) {
   std::map<int64_t, Value*> pieces;  // by their first index along the axis
   int axis = -1;
   for (const Value* term : terms) {
-    const std::optional<PadPlace> place = term->def ? placeOf(*term->def) : std::nullopt;
+    const std::optional<PadPlace> place = term->def ? padPlace(*term->def) : std::nullopt;
     if (!place || (axis >= 0 && place->axis != axis)) return false;
     axis = place->axis;
     if (!pieces.emplace(place->low, term->def->in(0)).second) return false;
@@ -310,9 +291,7 @@ namespace tg {
 Result<void> run_join_sums(Module& module, const NoOptions&, const PassContext&) {
   return fuse::rewriteFunctions(module, fuse::targetOn(module, "join-sums"),
                                 [](Item& func, const Target& target) {
-                                  if (std::none_of(func.body.ops.begin(), func.body.ops.end(),
-                                                   [](const Op* op) { return op->code == Opcode::grad; }))
-                                    fuse::SumJoiner(func, target).run();
+                                  if (!hasGrad(func)) fuse::SumJoiner(func, target).run();
                                 });
 }
 

@@ -30,6 +30,7 @@
 #include "passes/fuse/cost.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
+#include "passes/rewrite.h"
 
 namespace tg::fuse {
 namespace {
@@ -64,7 +65,7 @@ class ClassPadder {
   Builder builder_;
   OpList& ops_;
   const Target& target_;
-  // Of the classes at hand:
+  // Of the product whose classes are being padded:
   int64_t count_ = 0;
   double lowest_ = 0;  ///< the lowest number of the factors' type
   std::unordered_map<const Value*, Padded> padded_;
@@ -103,7 +104,7 @@ const Op* gradientOf(const Value& logits) {
   return nullptr;
 }
 
-/// Whether an op computes the logits of a cross entropy on matrix units, and their rows end within 16 bytes.
+/// Whether an op computes the logits of a cross entropy on matrix units, with rows that are no multiple of 16 bytes.
 bool ClassPadder::starts(const Op& op) const {
   if (op.code != Opcode::matmul || padding(op.result()->type.shape.back()) == 0) return false;
   const std::optional<DType> factor = dtypeNamed(as::matmul(op).precision());
@@ -111,7 +112,7 @@ bool ClassPadder::starts(const Op& op) const {
          op.result()->type.shape.back() >= kManyClasses && gradientOf(*op.result());
 }
 
-/// A value with more rows or columns, below casts: the value in memory is padded.
+/// A value with more rows or columns. Casts are built again behind the pad, so that what is stored is padded.
 Value* ClassPadder::wide(Value* value, int axis, double fill) {
   if (value->def && value->def->code == Opcode::cast)
     return builder_.cast(wide(value->def->in(0), axis, fill), value->type.dtype);
@@ -187,7 +188,7 @@ void ClassPadder::sum(Op& op, const Padded& padded) {
   cutOff(op, made);
 }
 
-/// Lets an op read padded values instead of those of the old text.
+/// Replaces an operand by its padded value where the op can take that, else by the slice without padding.
 void ClassPadder::visit(Op& op) {
   bool reads = false;
   forEachUse(std::as_const(op), [&](const Value* value) { reads = reads || padded_.contains(value); });
@@ -275,9 +276,7 @@ namespace tg {
 Result<void> run_pad_classes(Module& module, const NoOptions&, const PassContext&) {
   return fuse::rewriteFunctions(module, fuse::targetOn(module, "pad-classes"),
                                 [](Item& func, const Target& target) {
-                                  if (std::none_of(func.body.ops.begin(), func.body.ops.end(),
-                                                   [](const Op* op) { return op->code == Opcode::grad; }))
-                                    fuse::ClassPadder(func, target).run();
+                                  if (!hasGrad(func)) fuse::ClassPadder(func, target).run();
                                 });
 }
 

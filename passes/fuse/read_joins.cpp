@@ -68,18 +68,11 @@ void addViews(const Value& of, Piece& piece) {
 
 /// The piece that a tg.pad places along one axis. All pads of a join share `axis`; -1 on the first call, which sets it.
 std::optional<Piece> pieceOf(const Op& pad, int& axis) {
+  const std::optional<PadPlace> place = padPlace(pad);
+  if (!place || (axis >= 0 && axis != place->axis)) return {};
+  axis = place->axis;
   Piece piece;
-  const as::pad view(pad);
-  const std::vector<int64_t> low = view.low(), high = view.high(), interior = view.interior();
-  if (view.value() != 0 || std::any_of(interior.begin(), interior.end(), [](int64_t n) { return n != 0; }))
-    return {};
-  for (int at = 0; at < static_cast<int>(low.size()); ++at) {
-    const auto place = static_cast<size_t>(at);
-    if (low[place] == 0 && high[place] == 0) continue;
-    if (axis >= 0 && axis != at) return {};
-    axis = at;
-    piece.low = low[place];
-  }
+  piece.low = place->low;
   addViews(*pad.in(0), piece);
   return piece;
 }
@@ -138,16 +131,6 @@ std::optional<Join> evenJoin(const Value& value) {
   return join;
 }
 
-/// The members of a group that are values; none if one is not.
-std::vector<Value*> membersOf(const Operand& group) {
-  std::vector<Value*> members;
-  for (const Operand& member : group.items) {
-    if (member.kind != Operand::Kind::value) return {};
-    members.push_back(member.value);
-  }
-  return members;
-}
-
 /// Whether at least a sector of 32 bytes of neighbours in a piece are neighbours in the join.
 bool keepsNeighbours(const Piece& piece, const Type& type) {
   int64_t together = piece.arg->type.shape.back();
@@ -160,17 +143,15 @@ bool keepsNeighbours(const Piece& piece, const Type& type) {
   return together * byteSize(type.dtype) >= 32;
 }
 
-/// The values that an argument of a kernel stands for: one, or the members of a group; none if it is a symbol.
+/// The values that an argument of a kernel stands for: one, or the members of a group; null for symbols.
 std::vector<Value*> sourcesOf(const Op& region, const Value& arg) {
-  for (const Operand& operand : region.operands) {
-    if (operand.value != &arg) continue;
-    if (operand.bindsValue()) return {operand.items[0].value};
-    if (operand.bindsGroup()) return membersOf(operand.items[0]);
-  }
+  for (int binding = 0; binding < region.numOperands(); ++binding)
+    if (region.operands[binding].value == &arg) return bindingSources(region, binding);
   return {};
 }
 
-/// Whether values can lie one behind the other: each of them once, and in a group with others of them that lie so.
+/// Whether values can be a group: each stands there once, and every group that has some of them is a part of it or has it as
+/// a part.
 bool fitsGroups(const std::vector<Value*>& members) {
   if (std::unordered_set<const Value*>(members.begin(), members.end()).size() < members.size()) return false;
   auto holds = [](const std::vector<Value*>& run, const std::vector<Value*>& part) {
@@ -180,9 +161,10 @@ bool fitsGroups(const std::vector<Value*>& members) {
   for (const Value* member : members)
     for (const Use& use : member->uses) {
       if (!seen.insert(use.user()).second) continue;
-      for (const Operand& operand : use.user()->operands) {
+      for (int binding = 0; binding < use.user()->numOperands(); ++binding) {
+        const Operand& operand = use.user()->operands[binding];
         if (operand.kind != Operand::Kind::binding || !operand.bindsGroup()) continue;
-        const std::vector<Value*> group = membersOf(operand.items[0]);
+        const std::vector<Value*> group = bindingSources(*use.user(), binding);
         const bool meets =
             std::find_first_of(group.begin(), group.end(), members.begin(), members.end()) != group.end();
         if (meets && !holds(group, members) && !holds(members, group)) return false;
@@ -202,8 +184,8 @@ std::optional<Join> joinOf(Op& op, const Target& target) {
     // Each piece must be the whole result of a kernel, or of several in a group.
     int64_t elements = 0;
     for (Value* value : sourcesOf(op, *piece.arg)) {
-      const bool own = value->def && value->def->code == Opcode::fused && value->def->groups.empty() &&
-                       value->type.dtype == type.dtype &&
+      const bool own = value && value->def && value->def->code == Opcode::fused &&
+                       value->def->groups.empty() && value->type.dtype == type.dtype &&
                        std::none_of(value->uses.begin(), value->uses.end(),
                                     [](const Use& use) { return isBoundary(*use.user()); });
       if (!own || value->type.bytes() % target.alignment != 0) return {};
