@@ -126,11 +126,11 @@ constexpr int64_t kSmallBlock = 64, kBlocksPerUnit = 8;
 /// blocks are full as it is, and the index of a row needs no division. On an H100 products in bf16 of 448 matrices of 14
 /// rows, too few for matrix units, ran at 9 TFLOP/s, of their 6272 rows at 160.
 constexpr int64_t kFullRows = 64;
-/// Columns of several matrices are taken as those of one if they fill less than kFullColumns of blocks of kMatrixColumns.
-/// The product then has no epilogue: it is a kernel of its own, which reads f32. With fewer than kManyTerms that costs more
-/// than blocks that are half full (estimated from traffic and arithmetic), so the share is kHalfColumns. On an H100 in bf16,
-/// the convolutions of 7x7 and 14x14 images took 0.3 ms of a ResNet-18's 4.6 less, those of 4x4 1.0 of a DCGAN's 3.0, of 8x8
-/// another 0.1.
+/// Columns of several matrices are taken as those of one if they fill less than kFullColumns of their blocks. These have
+/// kMatrixColumns if there are half as many as processors, else kFullRows. The product then has no epilogue: it is a kernel
+/// of its own, which reads f32. With fewer than kManyTerms that costs more than blocks that are half full (estimated from
+/// traffic and arithmetic), so the share is kHalfColumns. On an H100 in bf16, the convolutions of 7x7 and 14x14 images took
+/// 0.3 ms of a ResNet-18's 4.6 less, those of 4x4 1.0 of a DCGAN's 3.0, of 8x8 another 0.1.
 constexpr double kFullColumns = 0.8, kHalfColumns = 0.5;
 constexpr int64_t kManyTerms = 1024;
 /// The block that most products use.

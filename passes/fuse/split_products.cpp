@@ -62,7 +62,9 @@ bool wantsFlatColumns(const Op& op, const Target& target) {
   const Type &lhs = as::matmul(op).lhs()->type, &rhs = as::matmul(op).rhs()->type, &out = op.result()->type;
   const int64_t columns = out.shape.back(), rows = out.shape[out.rank() - 2];
   const int64_t inner = lhs.elements() / rows;
-  const int64_t filled = (columns + kMatrixColumns - 1) / kMatrixColumns * kMatrixColumns;
+  const int64_t all = (rows + kMatrixRows - 1) / kMatrixRows * (rhs.elements() / inner);
+  const bool large = 2 * all >= target.units() * kMatrixColumns;
+  const int64_t block = large ? kMatrixColumns : kFullRows, filled = (columns + block - 1) / block * block;
   const bool oneMatrix = lhs.shape.back() * lhs.shape[lhs.rank() - 2] == lhs.elements();
   const double share = hasEpilogue(*op.result()) && inner < kManyTerms ? kHalfColumns : kFullColumns;
   return oneMatrix && rhs.elements() == out.elements() / rows * inner && out.elements() > rows * columns &&
