@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Types of attention and its gradients.
+#include <algorithm>
 #include <cmath>
 
+#include "ir/attention_parts.h"
 #include "ir/count_text.h"
+#include "ir/infer.h"
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
-#include "ir/split_product.h"
 
 namespace tg::inference {
 
@@ -13,7 +15,7 @@ namespace {
 
 /// Checks the constraints that all four ops share: q [..., T, D], k [..., S, D], v [..., S, Dv].
 Result<void> checkOperands(const Context& c) {
-  for (int i = 1; i < c.op.numOperands(); ++i)
+  for (int i = 1; i < std::min(c.op.numOperands(), placeOfMore(c.op)); ++i)
     if (c.in(i).dtype != c.in(0).dtype)
       return c.error(1, fmt::format("element types differ: {} and {}", c.in(0).str(), c.in(i).str()), i);
   int rank = c.in(0).rank();
@@ -45,15 +47,43 @@ Result<void> expectType(const Context& c, int constraint, int index, const Type&
       fmt::format("{} is {}, not {}", c.op.info().slots[index].name, c.in(index).str(), wanted.str()), index);
 }
 
-/// Checks the scales: with f32x3 the operands from `first` on are `count` scales, else there are none.
-Result<void> checkScales(const Context& c, int constraint, int first, int count) {
-  const int wanted = isSplit(c.op) ? count : 0, given = c.op.numOperands() - first;
-  if (given != wanted)
-    return c.error(constraint, fmt::format("precision = {} has {} scales, not {}",
-                                           as::attention(c.op).precision(), wanted, given));
+/// Checks the operands from `first` on. With f32x3 these are `count` scales (constraint `scales`), else a bias and a keep (the
+/// constraint behind it); and p (the one behind that).
+Result<void> checkMore(const Context& c, int scales, int first, int count) {
+  const int given = c.op.numOperands() - first;
+  const double p = as::attention(c.op).p();
+  if (!(p >= 0 && p < 1) || (p != 0 && (isSplit(c.op) || given < 2)))
+    return c.error(scales + 2, fmt::format("p = {} is not in 0 ... 1, or there is no keep", p));
+  if (!isSplit(c.op)) {
+    if (given > 2)
+      return c.error(scales + 1, fmt::format("{} operands follow, not a bias and a keep", given));
+    for (int i = first; i < c.op.numOperands(); ++i)
+      if (c.in(i).dtype != DType::f32)
+        return c.error(scales + 1, fmt::format("{} is not of f32", c.in(i).str()), i);
+    Shape shape = c.shape(at::attention::q);
+    const Shape& k = c.shape(at::attention::k);
+    int64_t& keys = shape[shape.rank() - 1];
+    keys = k[k.rank() - 2];
+    auto misfit = [&](int index, std::string_view way) {
+      return c.error(scales + 1,
+                     fmt::format("{} {} {}", c.in(index).str(), way, Type::tensor(DType::f32, shape).str()),
+                     index);
+    };
+    if (given > 0 && broadcast(c.shape(first), shape) != shape)
+      return misfit(first, "does not broadcast to the scores");
+    if (given > 1 && keys % kKeysOfNumber != 0)
+      return c.error(scales + 1, fmt::format("{} keys are no multiple of {}", keys, kKeysOfNumber),
+                     first + 1);
+    keys /= kKeysOfNumber;
+    if (given > 1 && c.shape(first + 1) != shape) return misfit(first + 1, "is not a keep, which is");
+    return {};
+  }
+  if (given != count)
+    return c.error(scales, fmt::format("precision = {} has {} scales, not {}",
+                                       as::attention(c.op).precision(), count, given));
   for (int i = first; i < c.op.numOperands(); ++i)
     if (c.in(i) != Type::tensor(DType::f32, {}))
-      return c.error(constraint, fmt::format("a scale is {}, not tensor<f32>", c.in(i).str()), i);
+      return c.error(scales, fmt::format("a scale is {}, not tensor<f32>", c.in(i).str()), i);
   return {};
 }
 
@@ -77,7 +107,7 @@ Result<void> checkPart(const Context& c) {
   TG_CHECK(expectType(c, 6, at::attention_grad_q::dout, output(c)));
   TG_CHECK(expectType(c, 7, at::attention_grad_q::lse, perRow(c)));
   TG_CHECK(expectType(c, 7, at::attention_grad_q::delta, perRow(c)));
-  return checkScales(c, 8, at::attention_grad_q::scales, 4);
+  return checkMore(c, 8, at::attention_grad_q::more, 4);
 }
 
 }  // namespace
@@ -85,7 +115,7 @@ Result<void> checkPart(const Context& c) {
 // Without lse if the text leaves it out; a builder that declares no results gets both.
 Result<Types> types(at::attention, const Context& c) {
   TG_CHECK(checkOperands(c));
-  TG_CHECK(checkScales(c, 6, at::attention::scales, 3));
+  TG_CHECK(checkMore(c, 6, at::attention::more, 3));
   return c.op.results.size() == 1 ? Types{output(c)} : Types{output(c), perRow(c)};
 }
 

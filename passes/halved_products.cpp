@@ -9,7 +9,7 @@
 //   %o, %l = tg.attention %q, %k, %v   →   %o, %l = tg.attention %q, %k, %v, %q_scale, %k_scale, %v_scale {…}
 //
 // Attention takes the scales as operands of their own, because its weights and their gradients are formed inside. A gradient
-// of attention is expanded into its two parts. One with a gradient of lse is left: that is added to δ, so nothing bounds ds.
+// of attention is expanded into its two parts. One with a gradient of lse is left: that is added to δ, so nothing bounds ds. So is one with a bias or a keep.
 //
 // The scale of %x is 2^(13 - floor(log2 m)), where m is its largest finite |element|. Scaled, m is then 2^13 to 2^14, or up
 // to 2^15 where a device rounds the logarithm, so that no half is infinite, and the low halves lose at most 2^-38 of m.
@@ -25,6 +25,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/attention_parts.h"
 #include "ir/builder.h"
 #include "ir/op_view.h"
 #include "ir/tensor_expr.h"
@@ -72,7 +73,8 @@ class HalvedProducts {
     const as::attention view(op);
     const Shape &q = view.q()->type.shape, &v = view.v()->type.shape;
     auto heads = [](int64_t width) { return width % kLeastExtent == 0 && width <= kWidest; };
-    const bool adds = op.code == Opcode::attention_grad && as::attention_grad(op).dlse();
+    const bool adds = (op.code == Opcode::attention_grad && as::attention_grad(op).dlse()) ||
+                      placeOfMore(op) < op.numOperands();
     return view.q()->type.dtype == DType::f32 && view.precision() == "f32" && !adds && heads(q.back()) &&
            heads(v.back()) && std::min(q[q.rank() - 2], v[v.rank() - 2]) >= kLeastExtent;
   }

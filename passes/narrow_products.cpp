@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "ir/access.h"
+#include "ir/attention_parts.h"
 #include "ir/builder.h"
 #include "ir/collective.h"
 #include "ir/op_view.h"
@@ -266,11 +267,11 @@ class NarrowProducts {
   }
 
   /// An attention, and its gradient, reads operands rounded to 16 bits and widened, as its products do; its results are
-  /// rounded. Statistics of rows are not.
+  /// rounded. Statistics of rows, a bias and a keep are not.
   void rewriteAttention(Op& op) {
-    for (Operand& operand : op.operands) {
-      const bool statistics = operand.value->type.rank() < op.in(0)->type.rank();
-      if (!statistics) operand = Operand::of(widened(narrowed(operand.value)));
+    for (int i = 0; i < placeOfMore(op) && i < op.numOperands(); ++i) {
+      const bool statistics = op.in(i)->type.rank() < op.in(0)->type.rank();
+      if (!statistics) op.operands[static_cast<size_t>(i)] = Operand::of(widened(narrowed(op.in(i))));
     }
     set(op.attrs, "precision", Attr::word(std::string(name(dtype_))));
     for (const auto& result : op.results)

@@ -3,8 +3,8 @@
 // statistics that the forward pass saved, lse = log Σ e^s, so that p = e^(s - lse) needs no sum.
 #include <cmath>
 
+#include "ir/attention_parts.h"
 #include "ir/decompose/decompose.h"
-
 #include "ir/op_view.h"
 
 namespace tg::decomposition {
@@ -49,7 +49,14 @@ struct Scores {
 // which no pass recognizes as equal.
 enum class Scaled : uint8_t { product, queries };
 
-// q·kᵀ·scale
+/// Weights, or their gradients: divided by 1 - p where they stay, else 0.
+TensorExpr kept(const Composite& composite, const TensorExpr& weights) {
+  if (!keepOf(composite.op)) return weights;
+  const TensorExpr stays = staysOf(composite[placeOfMore(composite.op) + 1]);
+  return select(stays, weights * (1 / (1 - as::attention(composite.op).p())), 0.0);
+}
+
+// q·kᵀ·scale + bias
 Scores scoresOf(const Composite& composite, Scaled scaled) {
   double scale = scaleOf(composite);
   TensorExpr s = scaled == Scaled::product ? multiplied(composite, composite[at::attention::q],
@@ -58,6 +65,7 @@ Scores scoresOf(const Composite& composite, Scaled scaled) {
                                            : multiplied(composite, composite[at::attention::q] * scale,
                                                         composite[at::attention::k], false, true);
   s = stored(composite, s);
+  if (biasOf(composite.op)) s = s + composite[placeOfMore(composite.op)].cast(s.dtype());
   TensorExpr mask;
   if (as::attention(composite.op).causal()) mask = causalMask(s);
   return {masked(mask, s), mask};
@@ -77,29 +85,41 @@ TensorExpr logSumExp(const Scores& scores) {
   return select(any, top + log(select(any, total, 1.0)), 0.0);
 }
 
+/// `weights` are what v is multiplied by in the forward pass.
 struct Backward {
-  TensorExpr p, ds;
+  TensorExpr weights, ds;
 };
 
-// p = e^(s - lse), ds = p·(do·vᵀ - δ)·scale
+// p = e^(s - lse), weights = kept(p), ds = p·(kept(do·vᵀ) - δ)·scale
 Backward backward(const Composite& composite) {
   TensorExpr v = composite[at::attention_grad_q::v], lse = composite[at::attention_grad_q::lse],
              delta = composite[at::attention_grad_q::delta], dy = composite[at::attention_grad_q::dout];
   Scores scores = scoresOf(composite, Scaled::queries);
   TensorExpr p = stored(composite, exp(scores.z - column(lse)));
-  TensorExpr ds = p * (multiplied(composite, dy, v, false, true) - column(delta)) * scaleOf(composite);
-  return {p, ds};
+  const TensorExpr dp = kept(composite, multiplied(composite, dy, v, false, true));
+  TensorExpr ds = p * (dp - column(delta)) * scaleOf(composite);
+  return {kept(composite, p), ds};
 }
 
 }  // namespace
 
-// o = softmax(s)·v. softmax masks once more, so that a row that sees no column gives zeros.
+// floor(w/2^i) - 2·floor(w/2^(i+1)) is bit i of w.
+TensorExpr staysOf(const TensorExpr& keep) {
+  Shape numbers = keep.shape(), scores = numbers;
+  numbers.push(1);
+  scores[scores.rank() - 1] *= kKeysOfNumber;
+  const TensorExpr unit = exp2(-iota(*keep.builder, {kKeysOfNumber}, 0).cast(keep.dtype()));
+  const TensorExpr whole = floor(keep.reshape(numbers) * unit), half = floor(whole * 0.5);
+  return gt(whole - half * 2.0, 0.5).reshape(scores);
+}
+
+// o = kept(softmax(s))·v. softmax masks once more, so that a row that sees no column gives zeros.
 Results expand(at::attention, const Composite& composite) {
   Scores scores = scoresOf(composite, Scaled::product);
   TensorExpr p{&composite.builder,
                composite.builder.op(Opcode::softmax, {scores.z.value},
                                     {{"causal", Attr::boolean(as::attention(composite.op).causal())}})};
-  Results results = {multiplied(composite, p, composite[at::attention::v], false, false)};
+  Results results = {multiplied(composite, kept(composite, p), composite[at::attention::v], false, false)};
   if (composite.op.results.size() > 1) results.push_back(logSumExp(scores));
   return results;
 }
@@ -130,11 +150,11 @@ Results expand(at::attention_grad_q, const Composite& composite) {
   return {multiplied(composite, backward(composite).ds, composite[at::attention_grad_q::k], false, false)};
 }
 
-// dk = dsᵀ·q, dv = pᵀ·do
+// dk = dsᵀ·q, dv = weightsᵀ·do
 Results expand(at::attention_grad_kv, const Composite& composite) {
   Backward parts = backward(composite);
   return {multiplied(composite, parts.ds, composite[at::attention_grad_kv::q], true, false),
-          multiplied(composite, parts.p, composite[at::attention_grad_kv::dout], true, false)};
+          multiplied(composite, parts.weights, composite[at::attention_grad_kv::dout], true, false)};
 }
 
 }  // namespace tg::decomposition

@@ -36,6 +36,9 @@ TensorExpr causalMask(const TensorExpr& x);
 /// the mask is empty.
 TensorExpr masked(const TensorExpr& mask, const TensorExpr& x);
 
+/// Which weights stay by the keep [..., T, S/16] of a tg.attention, as i1 [..., T, S].
+TensorExpr staysOf(const TensorExpr& keep);
+
 /// a·b, each optionally transposed.
 inline TensorExpr product(const TensorExpr& a, const TensorExpr& b, bool transposeA, bool transposeB) {
   AttrList attrs = {{"transpose_a", Attr::boolean(transposeA)}, {"transpose_b", Attr::boolean(transposeB)}};

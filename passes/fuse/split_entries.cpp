@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "ir/access.h"
+#include "ir/attention_parts.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
 #include "ir/window.h"
@@ -48,13 +49,18 @@ std::optional<Entries> broadcasting(const Op& op, int own) {
   return how;
 }
 
-/// Operands whose last `own` axes are no entries and that have as many entries as the first one are cut.
-std::optional<Entries> together(const Op& op, int own) {
+/// Operands whose last `own` axes are no entries and that have the entries of the first one are cut. Those from `behind` on
+/// broadcast to the first one's axes.
+std::optional<Entries> together(const Op& op, int own, int behind) {
   const Shape& shape = op.in(0)->type.shape;
-  if (entryAxis(shape) >= shape.rank() - own) return {};
-  Entries how{entryCount(op.in(0)->type), {}, false};
-  for (const Operand& operand : op.operands)
-    how.cut.push_back(operand.value->type.rank() > 0 && entryCount(operand.value->type) == how.count);
+  const int axis = entryAxis(shape);
+  if (axis >= shape.rank() - own) return {};
+  Entries how{shape[axis], {}, false};
+  for (int i = 0; i < op.numOperands(); ++i) {
+    const Shape& from = op.in(i)->type.shape;
+    const int at = i < behind ? axis : axis - (shape.rank() - from.rank());
+    how.cut.push_back(at >= 0 && at < from.rank() && from[at] == how.count);
+  }
   return how;
 }
 
@@ -148,11 +154,11 @@ std::optional<Entries> entriesOf(const Op& op) {
     return how;
   }
   case Opcode::matmul: return broadcasting(op, 2);
-  case Opcode::rope:
+  case Opcode::rope: return together(op, 2, op.numOperands());
   case Opcode::attention:
   case Opcode::attention_grad:
   case Opcode::attention_grad_q:
-  case Opcode::attention_grad_kv: return together(op, 2);
+  case Opcode::attention_grad_kv: return together(op, 2, placeOfMore(op));
   case Opcode::broadcast_to: return broadcasting(op, 0);
   default: return keepsElements(op) && type.rank() > 0 ? broadcasting(op, 0) : std::nullopt;
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "codegen/schedule.h"
+#include "ir/attention_parts.h"
 #include "ir/op_view.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
@@ -21,7 +22,8 @@ int64_t wholeWidth(const Op& op, int64_t columns) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(columns, kMatrixSide))));
 }
 
-/// Whether a value has a row of a head's elements for each position; statistics of rows have one number instead.
+/// Whether a value has a row of a head's elements for each position; statistics of rows have one number instead. Not for a bias
+/// and a keep.
 bool hasHeads(const Value& value, const Op& attention) {
   return value.type.rank() == attention.in(0)->type.rank();
 }
@@ -62,7 +64,8 @@ bool wantsWholeHeads(const Op& op, const Target& target) {
       source = source->def->in(0);
     return source->def && isInline(*source->def);
   };
-  if (std::any_of(op.operands.begin(), op.operands.end(), isConstant)) return false;
+  const auto more = op.operands.begin() + std::min(placeOfMore(op), op.numOperands());
+  if (std::any_of(op.operands.begin(), more, isConstant)) return false;
   if (attention.precision() == "f32")
     return target.matmul == "shared" && filled <= kWidestFilled && streamsScores(op, target);
   return isNarrow(dtypeNamed(attention.precision()).value_or(DType::f32)) &&
@@ -72,11 +75,11 @@ bool wantsWholeHeads(const Op& op, const Target& target) {
 std::vector<Value*> wholeHeads(Builder& builder, const Op& op, const StoreView& store) {
   const as::attention attention(op);
   OperandList operands;
-  for (const Operand& operand : op.operands) {
-    Value* value = operand.value;
-    operands.push_back(Operand::of(
-        hasHeads(*value, op) ? filled(builder, value, wholeWidth(op, value->type.shape.back()), store)
-                             : value));
+  for (int i = 0; i < op.numOperands(); ++i) {
+    Value* value = op.in(i);
+    const bool fills = i < placeOfMore(op) && hasHeads(*value, op);
+    operands.push_back(
+        Operand::of(fills ? filled(builder, value, wholeWidth(op, value->type.shape.back()), store) : value));
   }
   AttrList attrs = op.attrs;
   const double scale = attention.scale();

@@ -203,6 +203,21 @@ static void addAttention(std::vector<GradCase>& out) {
       out.push_back(one(attention_grad_q, six + attrs, {q, k, v, rows, rows, o}, {q.type}));
       out.push_back(one(attention_grad_kv, six + attrs, {q, k, v, rows, rows, o}, {k.type, v.type}));
     }
+  // A bias, whose gradient is summed over what it is broadcast to, and a keep.
+  const std::string keep = "%keep = tg.constant 23130.0 : tensor<2x2x1xf32>\n    ";
+  const CaseInput q{"2x2x3xf32"}, k{"2x16x3xf32"}, v{"2x16x2xf32"};
+  for (const char* shape : {"1x16xf32", "2x1x16xf32", "2x16xf32", "2x2x16xf32", "f32"})
+    out.push_back(
+        {attention,
+         keep +
+             "%r0, %r1 = tg.attention %a, %b, %c, %d, %keep {p = 0.5} : tensor<2x2x2xf32>, tensor<2x2xf32>",
+         {q, k, v, {shape}},
+         {"2x2x2xf32", "2x2xf32"}});
+  out.push_back({attention,
+                 "%r0, %r1 = tg.attention %a, %b, %c, %d {causal = true, scale = 0.4} : tensor<2x2x2xf32>, "
+                 "tensor<2x2xf32>",
+                 {q, k, v, {"16xf32"}},
+                 {"2x2x2xf32", "2x2xf32"}});
 }
 
 static void addOthers(std::vector<GradCase>& out) {

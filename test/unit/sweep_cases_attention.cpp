@@ -28,9 +28,10 @@ struct AttentionSizes {
 };
 
 const std::vector<AttentionSizes> kAttentionSizes = {
-    {{}, 5, 7, 4, 3},      {{}, 9, 6, 5, 4},      {{2}, 1, 6, 8, 4},       {{3}, 6, 1, 4, 4},
-    {{}, 1, 1, 1, 1},      {{2, 3}, 8, 8, 8, 8},  {{2, 1, 2}, 7, 7, 6, 6}, {{}, 33, 70, 8, 12, 0.5},
-    {{2}, 16, 16, 16, 16}, {{4}, 36, 36, 12, 12}, {{2}, 40, 70, 32, 16},   {{}, 70, 40, 16, 32},
+    {{}, 5, 7, 4, 3},      {{}, 9, 6, 5, 4},       {{2}, 1, 6, 8, 4},       {{3}, 6, 1, 4, 4},
+    {{}, 1, 1, 1, 1},      {{2, 3}, 8, 8, 8, 8},   {{2, 1, 2}, 7, 7, 6, 6}, {{}, 33, 70, 8, 12, 0.5},
+    {{2}, 16, 16, 16, 16}, {{2, 2}, 10, 48, 4, 8}, {{4}, 36, 36, 12, 12},   {{2}, 40, 70, 32, 16},
+    {{}, 70, 40, 16, 32},
 };
 
 std::vector<SweepInput> inputsOf(Opcode code, const AttentionSizes& size) {
@@ -91,6 +92,16 @@ std::vector<SweepCase> attentionCases() {
         add(out, code, std::move(inputs), attrs, "");
       }
   for (bool causal : {false, true}) addPacked(out, causal);
+  // A bias, and a keep, for sizes whose keys are a multiple of 16.
+  for (Opcode code : {Opcode::attention, Opcode::attention_grad_q, Opcode::attention_grad_kv})
+    for (const AttentionSizes& size : kAttentionSizes) {
+      if (size.keys % 16 != 0) continue;
+      std::vector<SweepInput> inputs = inputsOf(code, size);
+      inputs.push_back({Type::tensor(DType::f32, {1, size.keys}), -1, 1});
+      add(out, code, inputs, {{"causal", Attr::boolean(true)}}, " bias");
+      inputs.push_back({size.at({size.queries, size.keys / 16}), 0, 65535});
+      add(out, code, inputs, {{"p", Attr::of(0.25)}}, " keep");
+    }
   return out;
 }
 

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operands behind those that every tg.attention, or part of its gradient, has: the scales of f32x3, or a bias and a keep.
+#pragma once
+
+#include "ir/op_view.h"
+#include "ir/split_product.h"
+
+namespace tg {
+
+/// The keys whose bits one number of a keep has.
+constexpr int64_t kKeysOfNumber = 16;
+
+/// The place of the first of them.
+inline int placeOfMore(const Op& op) {
+  if (op.code == Opcode::attention) return at::attention::more;
+  return op.code == Opcode::attention_grad ? op.numOperands() : int{at::attention_grad_q::more};
+}
+
+/// Scale `index` of an attention in f32x3.
+inline Value* scaleOperand(const Op& op, int index) { return op.in(placeOfMore(op) + index); }
+
+/// What is added to the scores; null if nothing is, or a constant 0.
+inline Value* biasOf(const Op& op) {
+  const int place = placeOfMore(op);
+  if (isSplit(op) || place >= op.numOperands()) return nullptr;
+  Value* bias = op.in(place);
+  const bool zero =
+      bias->def && bias->def->code == Opcode::constant && as::constant(*bias->def).value().number() == 0;
+  return zero ? nullptr : bias;
+}
+
+/// Which weights stay, as bits; null if all do.
+inline Value* keepOf(const Op& op) {
+  const int place = placeOfMore(op) + 1;
+  return isSplit(op) || place >= op.numOperands() ? nullptr : op.in(place);
+}
+
+}  // namespace tg
