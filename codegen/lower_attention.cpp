@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "codegen/schedule_parts.h"
 #include "codegen/tile_attention.h"
 #include "ir/op_view.h"
 
@@ -150,6 +151,8 @@ void RowAttention::finishForward(std::span<KV> largest, std::span<KV> total, std
 
 Result<void> lowerKernel(LowerContext& c, const AttentionSchedule& schedule) {
   TG_TRY(AttentionRegion region, AttentionRegion::of(c));
+  if (const std::string lack = lackOfMore(*region.op); !lack.empty())
+    return failAt(c.fused.loc, fmt::format("schedule {} {}", c.schedule.str(), lack));
   if (region.ownRows() % schedule.tile != 0 || region.otherRows() % schedule.block != 0)
     return failAt(c.fused.loc,
                   fmt::format("schedule {} has a tile or block that does not divide its {} or {} rows",

@@ -25,12 +25,10 @@
 // Results are divided by the scales. Powers are of e, as in f32: scores in units of log₂ would be rounded once
 // more.
 
-#include <numbers>
-#include <span>
+#include "codegen/attention_coopmat.h"
 
-#include "codegen/schedule_attention_coopmat.h"
-#include "codegen/schedule_coopmat.h"
-#include "codegen/tile_attention.h"
+#include <numbers>
+
 #include "ir/op_view.h"
 
 namespace tg {
@@ -50,85 +48,7 @@ int64_t columnsAtOnce(const Op& attention, const AttentionFragments& fragments) 
   return isSplit(attention) ? fragments.pairs() : 1;
 }
 
-/// A part of the scores is a matrix.
-class CoopmatAttention final : public AttentionWalk {
- public:
-  CoopmatAttention(LowerContext& c, const AttentionRegion& region, const AttentionFragments& fragments);
-
- private:
-  Type matrix(MatrixUse use) const {
-    return Type::coopmat(use == MatrixUse::acc ? DType::f32 : narrow_, kSide, kSide, use);
-  }
-
-  void begin() override;
-  std::vector<Range> ranges(const KV& from, const KV& to) override;
-  std::vector<KV> loadBlock(const Index& block) override;
-  std::span<const KV> storeBlock(std::span<const KV> loaded) override;
-  Parts vectorOf(int operand, const Index& row, const Index& column) override;
-  void stage(int operand, const Index& row, const Index& column, std::span<const KV> vector) override;
-  KV zero() override { return kernel_.coopmatSplat(0, matrix(MatrixUse::acc)); }
-  KV lowest() override { return zero(); }  // where `shift` starts
-  size_t partsOf(const AttentionRegion::Sum& sum) const override {
-    return static_cast<size_t>(d_.down * f_.part(r_.width(sum)) / kSide);
-  }
-  Parts scores(int which, int64_t column) override;
-  KV largestOf(size_t row, const KV& before, const Parts& scores) override;
-  void weigh(int64_t from, Parts& scores, std::span<KV> shift, std::span<KV> total,
-             std::span<KV> sums) override;
-  KV visible(int64_t, int64_t) override { return KernelBuilder::literal(DType::i1, 1); }
-  KV hide(const KV& score, int64_t row, int64_t column) override;
-  std::pair<KV, KV> statistics(int64_t column) override {
-    return stagedStatistics(KernelBuilder::u32(column * kSide), true);
-  }
-  KV factor(const KV& weights) override { return split_ ? weights : converted(weights); }
-  void addProducts(int64_t column, const Parts& p, const Parts& ds, std::span<KV> sums) override;
-  void finishForward(std::span<KV> shift, std::span<KV> total, std::span<KV> sums) override;
-  void storeSum(size_t number, std::span<KV> parts) override;
-
-  /// A factor of products; for f32x3, its high and low halves.
-  struct Factor {
-    KV high, low;
-  };
-  /// A sum of products; for f32x3, also the sum of those with low halves.
-  struct Sums {
-    KV high, low;
-  };
-
-  /// Weights, or their gradients, as an operand A. `bounded`: whatever reaches 2^112 has overflowed already.
-  KV converted(const KV& x) { return kernel_.coopmatConvert(x, matrix(MatrixUse::a), true); }
-  KV scaleOf(int operand);
-  KV unscaleOf(int operand);
-  Factor halved(const KV& given, bool isP);
-  /// The first column of matrix `number` in a subgroup's part of the columns.
-  Index columnOf(const Index& part, int64_t width, int64_t number) {
-    return plus(c_.space.scale(part, f_.part(width)), number * kSide);
-  }
-  Factor loaded(const KV& row, int operand, int64_t number, MatrixUse use, bool turned);
-  /// The sums that products are added to. For f32x3, those of low halves start from zero, and the first product of
-  /// high halves starts the other.
-  Sums startFrom(const KV& before) { return split_ ? Sums{{}, zero()} : Sums{before, {}}; }
-  void multiply(const Factor& a, const Factor& b, Sums& sums);
-  KV scaledNumber(int operand, const Index& row);
-  std::pair<KV, KV> stagedStatistics(const KV& start, bool ofColumns);
-  void padRows(int operand, int64_t from, int64_t count);
-  std::vector<Factor> ownMatrices(int operand);
-  KV addedUp(const KV& scores);
-  void unscale(const AttentionRegion::Sum& sum, std::span<KV> parts);
-  void storeMatrix(const KV& matrix, int64_t i,
-                   const std::function<void(const Index& row, const Index& part, const Index& half)>& body);
-  void whereThere(const Index& column, int64_t width, const std::function<void(const Index&)>& body);
-  void storeStatistics(std::span<const KV> lse);
-
-  const AttentionFragments& f_;
-  const bool split_;
-  const DType narrow_;
-  Index pair_, part_;  ///< the subgroup's place among the workgroup's rows, and its part of the columns
-  Index warpRow_;
-  KV subgroup_;
-  Value *rows_, *patch_, *lses_ = nullptr, *deltas_ = nullptr;  ///< shared memory
-  std::vector<Factor> own_[2];
-  KV scoreScale_[2];  ///< for f32x3: the factors of the scores' products
-};
+}  // namespace
 
 CoopmatAttention::CoopmatAttention(LowerContext& c, const AttentionRegion& region,
                                    const AttentionFragments& fragments)
@@ -156,6 +76,7 @@ CoopmatAttention::CoopmatAttention(LowerContext& c, const AttentionRegion& regio
   patch_ = kernel_.sharedBuffer(
       Type::buffer(DType::f32, 1, {f_.subgroups() * kSide, AttentionFragments::kPatch}, BufMode::shared),
       "patch");
+  shareMore();
   if (r_.isForward()) return;
   const int64_t count = r_.forKeys ? f_.block : f_.rows;
   lses_ = kernel_.sharedBuffer(Type::buffer(DType::f32, 1, {count}, BufMode::shared), "lse");
@@ -164,8 +85,7 @@ CoopmatAttention::CoopmatAttention(LowerContext& c, const AttentionRegion& regio
 
 /// The scale of an operand, a power of two; and its reciprocal, computed by negating the exponent.
 KV CoopmatAttention::scaleOf(int operand) {
-  const int first = r_.isForward() ? int{at::attention::scales} : int{Of::scales};
-  return c_.emitter.emit(r_.op->in(first + (operand == Of::dout ? Of::v + 1 : operand)), {});
+  return c_.emitter.emit(scaleOperand(*r_.op, operand == Of::dout ? Of::v + 1 : operand), {});
 }
 
 KV CoopmatAttention::unscaleOf(int operand) {
@@ -282,6 +202,7 @@ void CoopmatAttention::begin() {
   own_[0] = ownMatrices(r_.own[0]);
   if (!r_.isForward()) own_[1] = ownMatrices(r_.own[1]);
   for (const int which : {0, 1}) padRows(r_.other[which], which * f_.block, f_.block);
+  beginMore();
   if (r_.isForward() || r_.forKeys) return;
   tasks(f_.rows).store([&](const Index& task) {
     const Index row = inside(c_.space.add(first_, task), r_.ownRows());
@@ -299,6 +220,7 @@ void CoopmatAttention::begin() {
 /// If the other side are queries, also loads their log-sum-exp and δ.
 std::vector<KV> CoopmatAttention::loadBlock(const Index& block) {
   std::vector<KV> out = AttentionWalk::loadBlock(block);
+  loadMore(block, out);
   if (!r_.forKeys) return out;
   tasks(f_.block).load([&](const Index& task) {
     const auto [there, row] = c_.emitter.below(c_.space.add(firstOf(block), task), r_.otherRows());
@@ -309,7 +231,7 @@ std::vector<KV> CoopmatAttention::loadBlock(const Index& block) {
 }
 
 std::span<const KV> CoopmatAttention::storeBlock(std::span<const KV> loaded) {
-  loaded = AttentionWalk::storeBlock(loaded);
+  loaded = storeMore(AttentionWalk::storeBlock(loaded));
   if (r_.forKeys)
     tasks(f_.block).store([&](const Index& task) {
       kernel_.store(loaded[0], lses_, at(task));
@@ -387,11 +309,29 @@ KV CoopmatAttention::largestOf(size_t row, const KV& before, const Parts& scores
   return larger(kernel_.coopmatRowReduce(all, "max"), before);
 }
 
+/// Raises the maximum of a row and subtracts it from the row's scores, which have become exponents score + shift. `whole`
+/// are the exponents without the shift if there is a bias: a score plus the shift of masked ones loses its digits.
+void CoopmatAttention::raise(size_t row, const KV& least, const Parts& whole, Parts& scores,
+                             std::span<KV> shift, std::span<KV> total, std::span<KV> sums) {
+  const auto rows = static_cast<size_t>(d_.down);
+  const KV before = scaled(shift[row], -1);
+  const KV top = whole.empty() ? largestOf(row, least, scores) : largestOf(row, before, whole);
+  for (size_t k = row; k < scores.size(); k += rows)
+    scores[k] = sub(whole.empty() ? scores[k] : whole[k], top);
+  shift[row] = whole.empty() ? sub(shift[row], top) : scaled(top, -1);
+  // A negative top comes with the first scores, when there are no sums yet.
+  const KV fall = whole.empty() ? scaled(top, -1) : sub(before, top);
+  const KV shrink = power(f32(Opcode::k_min, fall, KernelBuilder::f32(0)));
+  total[row] = kernel_.mul(total[row], shrink);
+  rescale(row, shrink, sums);
+}
+
 /// Weights are powers of the exponents score + shift, where -shift is a maximum of the row so far. The first scores
 /// set shift. It changes, and the sums are rescaled, only if an exponent of any row of the subgroup exceeds kRoom.
 void CoopmatAttention::weigh(int64_t from, Parts& scores, std::span<KV> shift, std::span<KV> total,
                              std::span<KV> sums) {
   const auto rows = static_cast<size_t>(d_.down);
+  const Parts given = scores;
   for (size_t k = 0; k < scores.size(); ++k) {
     KV& each = scores[k];
     each = split_ ? kernel_.add(each, shift[k % rows])
@@ -400,7 +340,8 @@ void CoopmatAttention::weigh(int64_t from, Parts& scores, std::span<KV> shift, s
   const KV isFirst = from == 0 ? kernel_.op(Opcode::k_eq, {at(block_), KernelBuilder::u32(0)}, DType::i1)
                                : KernelBuilder::literal(DType::i1, 0);
   auto unlessFirst = [&](double x) {
-    return kernel_.select(isFirst, KernelBuilder::f32(-kHidden), KernelBuilder::f32(x));
+    return r_.bias ? KernelBuilder::f32(x)
+                   : kernel_.select(isFirst, KernelBuilder::f32(-kHidden), KernelBuilder::f32(x));
   };
   const KV raises = kernel_.coopmatAnyAbove(unlessFirst(split_ ? 0 : kRoom), scores), least = unlessFirst(0);
   const std::span<KV> changed[] = {scores, shift, total, sums};
@@ -410,20 +351,15 @@ void CoopmatAttention::weigh(int64_t from, Parts& scores, std::span<KV> shift, s
     return out;
   };
   const Parts before = all();
-  auto raise = [&] {
-    for (size_t i = 0; i < rows; ++i) {
-      const KV top = largestOf(i, least, scores);
-      for (size_t k = i; k < scores.size(); k += rows) scores[k] = sub(scores[k], top);
-      shift[i] = sub(shift[i], top);
-      // A negative top comes with the first scores, when there are no sums yet.
-      const KV shrink = power(f32(Opcode::k_min, scaled(top, -1), KernelBuilder::f32(0)));
-      total[i] = kernel_.mul(total[i], shrink);
-      rescale(i, shrink, sums);
-    }
+  auto raised = [&] {
+    Parts whole;
+    if (r_.bias)
+      for (const KV& each : given) whole.push_back(scaled(each, exponent_));
+    for (size_t i = 0; i < rows; ++i) raise(i, least, whole, scores, shift, total, sums);
     return all();
   };
   const std::vector<Type> types(before.size(), matrix(MatrixUse::acc));
-  const Parts after = kernel_.branch(raises, types, raise, [&] { return before; });
+  const Parts after = kernel_.branch(raises, types, raised, [&] { return before; });
   auto next = after.begin();
   for (const std::span<KV>& some : changed)
     for (KV& each : some) each = *next++;
@@ -535,6 +471,8 @@ void CoopmatAttention::whereThere(const Index& column, int64_t width,
 void CoopmatAttention::storeSum(size_t number, std::span<KV> parts) {
   const Value* value = r_.op->result(r_.sums[number].result);
   if (split_) unscale(r_.sums[number], parts);
+  if (r_.keep && r_.forKeys && r_.sums[number].ofP)
+    for (KV& each : parts) each = scaled(each, 1 / r_.keepShare);
   const int64_t width = r_.width(r_.sums[number]), across = f_.part(width) / kSide;
   const KV patchRow = at(c_.space.div(lane_, 2));
   for (int64_t i = 0; i < d_.down; ++i)
@@ -574,15 +512,14 @@ void CoopmatAttention::finishForward(std::span<KV> shift, std::span<KV> total, s
   std::vector<KV> lse;
   for (size_t i = 0; i < shift.size(); ++i) {
     const KV whole = kernel_.coopmatRowReduce(total.subspan(i, 1), "add");
-    rescale(i, kernel_.op(Opcode::k_reciprocal, {whole}, DType::f32), sums);
+    const KV share = kernel_.op(Opcode::k_reciprocal, {whole}, DType::f32);
+    rescale(i, r_.keep ? scaled(share, 1 / r_.keepShare) : share, sums);
     lse.push_back(kernel_.fma(shift[i], KernelBuilder::f32(split_ ? -1 : -std::numbers::ln2),
                               kernel_.op(Opcode::k_log, {whole}, DType::f32)));
   }
   storeSum(0, sums);
   if (r_.op->results.size() > 1) storeStatistics(lse);
 }
-
-}  // namespace
 
 Result<void> lowerKernel(LowerContext& c, const CoopmatAttentionSchedule& schedule) {
   return lowerByGroups<CoopmatAttention>(c, AttentionFragments(schedule, c.target));

@@ -86,6 +86,7 @@ bool streamsScores(const Op& attention, const Target& target) {
   const AttentionSizes size(attention);
   const auto matrices = choose<CoopmatAttentionSchedule>(attention, target);
   if (matrices && !walksAlone(size, matrices->tile[0], target)) return true;
+  if (!lackOfMore(attention).empty()) return false;
   if (streamsForward(attention, size, target)) return true;
   // Stored scores are computed once, streamed ones in each of the three kernels of a training step, so storing wins
   // while a cache holds them. On lavapipe a causal step took, streamed relative to stored, 1.1 times as long with

@@ -42,9 +42,13 @@ struct AttentionFragments {
   /// The number of staged rows: both operands of the other side, or one of the own side. For f32x3 those of the
   /// high halves; as many low halves lie behind them.
   int64_t staged() const { return std::max(2 * block, rows); }
-  /// Bytes of shared memory.
+  /// Bytes of shared memory for a bias and a keep; in all.
+  int64_t bytesOfMore(const Op& attention) const;
   int64_t bytes(const Op& attention) const;
 };
+
+/// Whether kernels on matrix units take the bias of an attention, which must differ by key alone.
+bool takesMore(const Op& attention);
 
 /// Whether matrix units could compute an attention: its precision has 16 bits or is f32x3, the target tells which
 /// elements of a matrix an invocation holds, and every query sees a key.

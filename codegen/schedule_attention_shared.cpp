@@ -44,6 +44,7 @@ int64_t AttentionBlocking::bytes(const Op& attention) const {
 
 std::string AttentionBlocking::problem(const Op& attention, const Target& target) const {
   const AttentionWidths width(attention);
+  if (const std::string lack = lackOfMore(attention); !lack.empty()) return lack;
   const bool whole = rows > 0 && block > 0 && tile > 0 && columns > 0 && tile % 4 == 0 && rows % tile == 0 &&
                      block % columns == 0 && width.score % 4 == 0 && width.value % 4 == 0;
   if (!whole) return "is malformed: rows, tiles of rows and the last extents are multiples of 4";

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "codegen/schedule.h"
+#include "ir/attention_parts.h"
 #include "ir/module.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
@@ -58,6 +59,12 @@ inline ProductSizes productSizes(const Op& product) {
 const Op* contractionOf(const Op& fused);
 /// The attention, or gradient of one, of a region; null where it has none.
 const Op* attentionOf(const Op& fused);
+
+/// Why a kernel without matrix units cannot compute an attention, as the rest of a sentence; empty if it can.
+inline std::string lackOfMore(const Op& attention) {
+  const bool more = biasOf(attention) || keepOf(attention);
+  return more ? "takes no bias and no keep, as coopmat_attention does" : "";
+}
 
 /// Why a workgroup of so many invocations and bytes of shared memory exceeds the target's limits, as the rest of a
 /// sentence; empty if it does not.

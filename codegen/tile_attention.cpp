@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "ir/attention_parts.h"
 #include "ir/op_view.h"
 
 namespace tg {
@@ -28,6 +29,8 @@ Result<AttentionRegion> AttentionRegion::of(const LowerContext& c) {
   double scale = as::attention(*out.op).scale();
   if (scale == 0) scale = 1.0 / std::sqrt(static_cast<double>(out.lead.back()));
   out.scale = KernelBuilder::f32(scale).number;
+  out.bias = biasOf(*out.op), out.keep = keepOf(*out.op);
+  out.keepShare = 1 - as::attention(*out.op).p();
   out.lead.resize(out.lead.rank() - 2);
   out.batch = out.lead.elements();
   out.forKeys = out.op->code == Opcode::attention_grad_kv;
@@ -154,7 +157,7 @@ AttentionWalk::Parts AttentionWalk::maskedScores(int64_t from, bool masked) {
     const Parts s = scores(0, column);
     for (int64_t k = 0; k < std::ssize(s); ++k) {
       const int64_t i = k % d_.down, j = column + k / d_.down;
-      KV score = s[k];
+      KV score = biased(s[k], i, j);
       score = kernel_.select(visible(i, j), score, lowest());
       out.push_back(masked ? hide(score, i, j) : score);
     }
@@ -226,7 +229,7 @@ void AttentionWalk::forwardStep(std::span<KV> state, bool masked) {
     for (int64_t column = 0; column < d_.weighed; column += d_.atOnce) {
       Parts weights;
       for (int64_t k = column * d_.down; k < (column + d_.atOnce) * d_.down; ++k)
-        weights.push_back(factor(p[k]));
+        weights.push_back(factor(kept(p[k], k % d_.down, from + k / d_.down)));
       addProducts(from + column, weights, {}, sums);
     }
   }
@@ -241,13 +244,16 @@ void AttentionWalk::gradientStep(std::span<KV> sums, bool masked) {
     for (int64_t k = 0; k < d_.atOnce * d_.down; ++k) {
       const int64_t i = k % d_.down, j = column + k / d_.down;
       const auto [lse, delta] = r_.forKeys ? statistics(j) : std::pair(lse_[i], delta_[i]);
-      KV score = s[k], grad = dp[k];
+      KV score = biased(s[k], i, j), grad = dp[k];
       if (masked) score = hide(score, i, j);
-      KV each = power(sub(exponentOf(score), lse));
+      KV exponent = sub(exponentOf(score), lse);
+      // The difference of large masked scores is not exact.
+      if (r_.bias) exponent = f32(Opcode::k_min, exponent, KernelBuilder::f32(0));
+      KV each = power(exponent);
       each = kernel_.select(visible(i, j), each, zero());
-      if (d_.powersOfTwo) grad = scaled(grad, r_.scale);
-      ds.push_back(factor(kernel_.mul(each, sub(grad, delta))));
-      if (r_.forKeys) p.push_back(factor(each));
+      if (d_.powersOfTwo) grad = scaled(grad, r_.scale / r_.keepShare);
+      ds.push_back(factor(kernel_.mul(each, sub(kept(grad, i, j), delta))));
+      if (r_.forKeys) p.push_back(factor(kept(each, i, j)));
     }
     addProducts(column, p, ds, sums);
   }

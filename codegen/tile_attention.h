@@ -4,6 +4,8 @@
 // An invocation or a workgroup holds some rows of its own side and walks over the rows of the other side block by
 // block:
 //
+// A bias is added to the scores; the keep is a factor of p in o and dv, and of do·vᵀ.
+//
 //              own side   other side   scores       results
 //   forward    q          k, v         q·kᵀ         o += p·v, p = e^(s - running maximum)
 //   grad of q  q, do      k, v         q·kᵀ, do·vᵀ  dq += ds·k
@@ -43,7 +45,9 @@ struct AttentionRegion {
   bool causal = false;
   bool forKeys = false;  ///< the rows of the own side are keys
   double scale = 1;
-  std::array<int, 2> own{}, other{};  ///< operands of the scores, then of their gradients
+  const Value *bias = nullptr, *keep = nullptr;  ///< null if there is none
+  double keepShare = 1;                          ///< 1 - p
+  std::array<int, 2> own{}, other{};             ///< operands of the scores, then of their gradients
   std::vector<Sum> sums;
 
   /// The attention of the region; an error if it has none.
@@ -138,6 +142,9 @@ class AttentionWalk {
   virtual KV visible(int64_t row, int64_t column) = 0;
   /// Adds a large negative term to the hidden elements of a part of scores.
   virtual KV hide(const KV& score, int64_t, int64_t) { return score; }
+  /// A part of the scores with the bias, and of the weights, or of their gradients, times the keep.
+  virtual KV biased(const KV& score, int64_t, int64_t) { return score; }
+  virtual KV kept(const KV& weights, int64_t, int64_t) { return weights; }
   /// Log-sum-exp and delta of a column's queries; with powersOfTwo, times log₂e and times the scale, respectively.
   virtual std::pair<KV, KV> statistics(int64_t column) = 0;
   /// Converts weights to a factor of a product.

@@ -26,12 +26,14 @@ struct AttentionCase {
   bool causal;
   const char* schedule = nullptr;  ///< in place of the chosen one
   double growth = 0;               ///< key i is 1 + growth·i times as large: maxima rise again and again
+  bool bias = false;               ///< differs by key; it hides many, the first 40 of each batch among them
+  double drop = 0;                 ///< the share of weights that a keep drops
 };
 
 inline std::string nameOf(const AttentionCase& c) {
-  return fmt::format("B{}T{}S{}D{}x{}{}{}{}{}", c.batch, c.queries, c.keys, c.width, c.valueWidth,
+  return fmt::format("B{}T{}S{}D{}x{}{}{}{}{}{}{}", c.batch, c.queries, c.keys, c.width, c.valueWidth,
                      name(c.dtype), c.causal ? "causal" : "", c.schedule ? "other" : "",
-                     c.growth != 0 ? "rising" : "");
+                     c.growth != 0 ? "rising" : "", c.bias ? "bias" : "", c.drop != 0 ? "drop" : "");
 }
 
 inline std::string attentionText(const AttentionCase& c) {
@@ -42,6 +44,24 @@ inline std::string attentionText(const AttentionCase& c) {
   const std::string q = type(c.queries, c.width), k = type(c.keys, c.width), v = type(c.keys, c.valueWidth),
                     o = type(c.queries, c.valueWidth), l = type(c.queries, 0);
   const std::string attrs = fmt::format("{{causal = {}, precision = {}}}", c.causal, name(c.dtype));
+  if (c.bias || c.drop != 0) {
+    const std::string b = fmt::format("tensor<{}x1x{}xf32>", c.batch, c.keys),
+                      keep = type(c.queries, c.keys / 16);
+    const std::string more = fmt::format("{}{}", c.bias ? "%b" : "%none", c.drop != 0 ? ", %keep" : "");
+    return fmt::format(
+        "module @m {{\n"
+        "  func @f(%q: {0}, %k: {1}, %v: {2}, %dy: {3}, %b: {4}, %keep: {5}) -> (o: {3}, lse: {6}, dq: {0}, "
+        "dk: {1}, "
+        "dv: {2}) {{\n"
+        "    %none = tg.constant 0.0 : tensor<f32>\n"
+        "    %o, %l = tg.attention %q, %k, %v, {7} {8} : {3}, {6}\n"
+        "    %t = tg.mul %o, %dy : {3}\n    %delta = tg.sum %t {{axes = [2]}} : {6}\n"
+        "    %dq = tg.attention_grad_q %q, %k, %v, %l, %delta, %dy, {7} {8} : {0}\n"
+        "    %dk, %dv = tg.attention_grad_kv %q, %k, %v, %l, %delta, %dy, {7} {8} : {1}, {2}\n"
+        "    return %o, %l, %dq, %dk, %dv : {3}, {6}, {0}, {1}, {2}\n  }}\n}}\n",
+        q, k, v, o, b, keep, l, more,
+        fmt::format("{{causal = {}, precision = {}, p = {}}}", c.causal, name(c.dtype), c.drop));
+  }
   return fmt::format(
       "module @m {{\n"
       "  func @f(%q: {0}, %k: {1}, %v: {2}, %dy: {3}) -> (o: {3}, lse: {4}, dq: {0}, dk: {1}, dv: {2}) {{\n"
@@ -53,16 +73,50 @@ inline std::string attentionText(const AttentionCase& c) {
 
 using Arrays = std::map<std::string, NdArray>;
 
+/// A bias for each key of a batch: -1e9 for the first 40 and for every third, else small.
+inline NdArray biases(const AttentionCase& c) {
+  NdArray out = drawn({c.batch, 1, c.keys}, 5);
+  for (size_t i = 0; i < out.data.size(); ++i) {
+    const int64_t key = static_cast<int64_t>(i) % c.keys;
+    if (key < 40 || key % 3 == 0) out.data[i] = -1e9F;
+  }
+  return out;
+}
+
+/// Whether the weight of a query and a key stays: a pseudo-random choice.
+inline bool stays(const AttentionCase& c, int64_t batch, int64_t query, int64_t key) {
+  const auto number = static_cast<uint64_t>((batch * c.queries + query) * c.keys + key);
+  return static_cast<double>(number * 0x9e3779b97f4a7c15U >> 40) >= c.drop * 0x1p24;
+}
+
+/// The bits of `stays`, 16 keys a number.
+inline NdArray keeps(const AttentionCase& c) {
+  NdArray out = drawn({c.batch, c.queries, c.keys / 16}, 6);
+  for (size_t i = 0; i < out.data.size(); ++i) {
+    const auto row = static_cast<int64_t>(i) / (c.keys / 16),
+               first = static_cast<int64_t>(i) % (c.keys / 16) * 16;
+    int number = 0;
+    for (int bit = 0; bit < 16; ++bit)
+      number |= static_cast<int>(stays(c, row / c.queries, row % c.queries, first + bit)) << bit;
+    out.data[i] = number;
+  }
+  return out;
+}
+
 inline Arrays inputs(const AttentionCase& c) {
   NdArray keys = drawn({c.batch, c.keys, c.width}, 2);
   for (size_t i = 0; i < keys.data.size(); ++i) {
     const auto key = static_cast<double>(static_cast<int64_t>(i) / c.width % c.keys);
     keys.data[i] = static_cast<float>(keys.data[i] * (1 + c.growth * key));
   }
-  return {{"q", drawn({c.batch, c.queries, c.width}, 1)},
-          {"k", std::move(keys)},
-          {"v", drawn({c.batch, c.keys, c.valueWidth}, 3)},
-          {"dy", drawn({c.batch, c.queries, c.valueWidth}, 4)}};
+  Arrays out = {{"q", drawn({c.batch, c.queries, c.width}, 1)},
+                {"k", std::move(keys)},
+                {"v", drawn({c.batch, c.keys, c.valueWidth}, 3)},
+                {"dy", drawn({c.batch, c.queries, c.valueWidth}, 4)}};
+  if (!c.bias && c.drop == 0) return out;
+  out.emplace("b", biases(c));
+  out.emplace("keep", keeps(c));
+  return out;
 }
 
 /// The five results and, beside each element, the sum of the absolute terms it is rounded from.
@@ -70,7 +124,8 @@ struct AttentionFormula {
   std::map<std::string, std::vector<double>> value, size;
 };
 
-/// softmax(q·kᵀ/√D)·v and its gradients, in f64, from rounded q, k, v and dy; delta, the sum of o·dy, from dy as it is.
+/// softmax(q·kᵀ/√D + b)·v, where some weights are dropped and the others divided by 1 - drop, and its gradients, in f64,
+/// from rounded q, k, v and dy; delta, the sum of o·dy, from dy as it is.
 inline AttentionFormula attentionFormula(const AttentionCase& c, const Arrays& in) {
   AttentionFormula out;
   auto given = [&](const char* array, int64_t b, int64_t rows, int64_t row, int64_t width, int64_t column) {
@@ -95,14 +150,16 @@ inline AttentionFormula attentionFormula(const AttentionCase& c, const Arrays& i
           score += of("q", b, queries, t, width, d) * of("k", b, keys, s, width, d);
         for (int64_t d = 0; d < wide; ++d)
           grad += of("dy", b, queries, t, wide, d) * of("v", b, keys, s, wide, d);
-        p.push_back(std::exp(score * scale)), dp.push_back(grad);
+        const double share = stays(c, b, t, s) ? 1 / (1 - c.drop) : 0;
+        const double bias = c.bias ? in.at("b").data[static_cast<size_t>(b * keys + s)] : 0.0;
+        p.push_back(std::exp(score * scale + bias)), dp.push_back(grad * share);
         total += p.back();
       }
       add("lse", b * queries + t, batch * queries, std::log(total), std::fabs(std::log(total)) + 1);
       for (int64_t s = 0; s < seen; ++s) {
         p[static_cast<size_t>(s)] /= total;
-        const double w = p[static_cast<size_t>(s)];
-        deltaSize += w * std::fabs(dp[static_cast<size_t>(s)]);
+        deltaSize += p[static_cast<size_t>(s)] * std::fabs(dp[static_cast<size_t>(s)]);
+        const double w = stays(c, b, t, s) ? p[static_cast<size_t>(s)] / (1 - c.drop) : 0;
         for (int64_t d = 0; d < wide; ++d) {
           const double o = w * of("v", b, keys, s, wide, d), dv = w * of("dy", b, queries, t, wide, d);
           delta += o * given("dy", b, queries, t, wide, d);

@@ -205,8 +205,9 @@ TEST_P(FragmentAttention, MatchesItsFormula) {
   run(*tensor, fmt::format("fuse{{target={}}}", target.path()));
   if (c.schedule) {
     std::string fused = print(**tensor);
-    const std::string chosen = "coopmat_attention{tile = [128, 32], warp = 32}";
-    ASSERT_NE(fused.find(chosen), std::string::npos) << fused;
+    const size_t first = fused.find("coopmat_attention{");
+    ASSERT_NE(first, std::string::npos) << fused;
+    const std::string chosen = fused.substr(first, fused.find('}', first) + 1 - first);
     for (size_t at; (at = fused.find(chosen)) != std::string::npos;)
       fused.replace(at, chosen.size(), c.schedule);
     tensor = parse(fused, "attention.tgir");
@@ -261,6 +262,24 @@ INSTANTIATE_TEST_SUITE_P(
                                     "coopmat_attention{tile = [64, 64], warp = 16}"},
                       AttentionCase{1, 40, 130, 32, 32, DType::bf16, false, nullptr, 0.06},
                       AttentionCase{1, 90, 90, 64, 64, DType::f16, true, nullptr, 0.06}),
+    [](const auto& info) { return nameOf(info.param); });
+
+/// In place of the chosen ones, for whole tiles and for two subgroups with the same rows.
+constexpr const char *kWide = "coopmat_attention{tile = [128, 64], warp = 32}",
+                     *kPairs = "coopmat_attention{tile = [32, 32], warp = 16, share = 2}";
+
+INSTANTIATE_TEST_SUITE_P(
+    BiasAndKeep, FragmentAttention,
+    ::testing::Values(AttentionCase{2, 33, 77, 32, 48, DType::f16, false, nullptr, 0, true},
+                      AttentionCase{1, 150, 200, 64, 64, DType::bf16, false, nullptr, 0, true},
+                      AttentionCase{2, 40, 80, 16, 32, DType::bf16, true, nullptr, 0, false, 0.25},
+                      AttentionCase{1, 100, 144, 64, 64, DType::f16, false, nullptr, 0, true, 0.1},
+                      AttentionCase{2, 70, 112, 48, 32, DType::f16, true, nullptr, 0, true, 0.5},
+                      AttentionCase{1, 90, 96, 64, 64, DType::bf16, false, nullptr, 0.06, true, 0.1},
+                      AttentionCase{1, 130, 160, 32, 32, DType::f16, false, kWide, 0, true, 0.1},
+                      AttentionCase{1, 60, 96, 192, 192, DType::bf16, true, nullptr, 0, true, 0.1},
+                      AttentionCase{1, 40, 64, 32, 32, DType::f16, false, kPairs, 0, true, 0.1},
+                      AttentionCase{1, 40, 64, 40, 24, DType::f16, false, nullptr, 0, true, 0.1}),
     [](const auto& info) { return nameOf(info.param); });
 
 TEST(FragmentAttentionChoice, LeavesWhatItCannotDo) {

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bias and the keep of an attention on matrix units.
+//
+//   bias   one number for each key, repeated along the queries of a matrix of scores
+//   keep   one number w for each query and 16 keys, repeated along these keys; bit i of w says whether key i stays
+//
+//              own side: queries                own side: keys
+//   bias       of the block, for each step      of the own rows, once
+//   keep       block / 16 rows of own queries   own rows / 16 rows of the block's queries
+//
+// Matrices have f32 elements, so bit i is taken from w by arithmetic. With c = 2^-(i+1), x = (w + 1/2)·c = n + bit/2 + r,
+// where n is whole and 0 < r < 1/2. Rounded to a whole number, x is n + bit, which is above x if and only if the bit is 1.
+// All of this is exact: w has 16 bits. x is rounded by an fma with a large number, since a device's compiler may simplify
+// x + y - y.
+#include <algorithm>
+
+#include "codegen/attention_coopmat.h"
+
+namespace tg {
+
+namespace {
+
+/// The least bias, divided by the scale: far below all scores, and far above what hides them.
+constexpr double kLeastBias = -1e29;
+
+}  // namespace
+
+int64_t AttentionFragments::bytesOfMore(const Op& attention) const {
+  const bool forKeys = attention.code == Opcode::attention_grad_kv;
+  const int64_t bias = biasOf(attention) ? forKeys ? rows : block : 0;
+  return 4 * (bias + (keepOf(attention) ? rows * block / kSide : 0));
+}
+
+bool takesMore(const Op& attention) {
+  const Value* bias = biasOf(attention);
+  if (!bias) return true;
+  const Shape &shape = bias->type.shape, &k = attention.in(at::attention::k)->type.shape;
+  return shape.rank() > 0 && shape.back() == k[k.rank() - 2] &&
+         (shape.rank() == 1 || shape[shape.rank() - 2] == 1);
+}
+
+void CoopmatAttention::shareMore() {
+  if (r_.bias)
+    biases_ = kernel_.sharedBuffer(
+        Type::buffer(DType::f32, 1, {r_.forKeys ? f_.rows : f_.block}, BufMode::shared), "bias");
+  if (r_.keep)
+    keeps_ = kernel_.sharedBuffer(Type::buffer(DType::f32, 1, {f_.rows * f_.block / kSide}, BufMode::shared),
+                                  "keep");
+}
+
+/// The bias of a key, in units of the products of q and k.
+KV CoopmatAttention::biasOfKey(const Index& key) {
+  const Shape& shape = r_.bias->type.shape;
+  Indices all = lead_;
+  all.insert(all.end(), {IndexSpace::constant(0), inside(key, r_.keys)});
+  all.erase(all.begin(), all.end() - shape.rank());
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (shape[axis] == 1) all[static_cast<size_t>(axis)] = IndexSpace::constant(0);
+  const KV bias = kernel_.mul(c_.emitter.emit(r_.bias, all), KernelBuilder::f32(1 / r_.scale));
+  return larger(bias, KernelBuilder::f32(kLeastBias));
+}
+
+/// The bias of own keys, and 2^-(i+1) for key i of a matrix.
+void CoopmatAttention::beginMore() {
+  if (r_.keep) {
+    const KV key = kernel_.coopmatIndex(matrix(MatrixUse::acc), !r_.forKeys);
+    bitUnit_ = kernel_.op(Opcode::k_exp2, {sub(KernelBuilder::f32(-1), key)}, DType::f32);
+  }
+  if (!r_.bias || !r_.forKeys) return;
+  tasks(f_.rows).store(
+      [&](const Index& task) { kernel_.store(biasOfKey(c_.space.add(first_, task)), biases_, at(task)); });
+  kernel_.barrier();
+}
+
+/// The tasks of a block's keep, one for each number.
+StagingTasks CoopmatAttention::keepTasks() { return tasks(f_.rows * f_.block / kSide); }
+
+void CoopmatAttention::loadMore(const Index& block, std::vector<KV>& out) {
+  if (r_.bias && !r_.forKeys)
+    tasks(f_.block).load(
+        [&](const Index& task) { out.push_back(biasOfKey(c_.space.add(firstOf(block), task))); });
+  if (!r_.keep) return;
+  const Index queries = r_.forKeys ? firstOf(block) : first_, keys = r_.forKeys ? first_ : firstOf(block);
+  const int64_t count = r_.forKeys ? f_.block : f_.rows;
+  keepTasks().load([&](const Index& task) {
+    Indices place = lead_;
+    place.push_back(inside(c_.space.add(queries, c_.space.mod(task, count)), r_.queries));
+    place.push_back(
+        inside(c_.space.add(c_.space.div(keys, kSide), c_.space.div(task, count)), r_.keys / kSide));
+    out.push_back(c_.emitter.emit(r_.keep, place));
+  });
+}
+
+std::span<const KV> CoopmatAttention::storeMore(std::span<const KV> loaded) {
+  if (r_.bias && !r_.forKeys)
+    tasks(f_.block).store([&](const Index& task) {
+      kernel_.store(loaded[0], biases_, at(task));
+      loaded = loaded.subspan(1);
+    });
+  if (r_.keep)
+    keepTasks().store([&](const Index& task) {
+      kernel_.store(kernel_.add(loaded[0], KernelBuilder::f32(0.5)), keeps_, at(task));
+      loaded = loaded.subspan(1);
+    });
+  return loaded;
+}
+
+KV CoopmatAttention::biased(const KV& score, int64_t row, int64_t column) {
+  if (!r_.bias) return score;
+  const KV start = r_.forKeys ? at(plus(warpRow_, row * kSide)) : KernelBuilder::u32(column * kSide);
+  return kernel_.add(score, kernel_.coopmatRepeat(biases_, start, matrix(MatrixUse::acc), !r_.forKeys));
+}
+
+KV CoopmatAttention::kept(const KV& weights, int64_t row, int64_t column) {
+  if (!r_.keep) return weights;
+  constexpr double kWhole = 0x1.8p23;  // numbers of this size have no digits behind the point
+  const Index own = plus(warpRow_, row * kSide);
+  const Index start = r_.forKeys ? plus(c_.space.scale(c_.space.div(own, kSide), f_.block), column * kSide)
+                                 : plus(own, column * f_.rows);
+  const KV number = kernel_.coopmatRepeat(keeps_, at(start), matrix(MatrixUse::acc), r_.forKeys);
+  const KV below = sub(KernelBuilder::f32(kWhole), kernel_.fma(number, bitUnit_, KernelBuilder::f32(kWhole)));
+  const KV stays =
+      kernel_.op(Opcode::k_lt, {kernel_.fma(number, bitUnit_, below), KernelBuilder::f32(0)}, DType::i1);
+  return kernel_.select(stays, weights, zero());
+}
+
+}  // namespace tg
