@@ -92,9 +92,9 @@ class Former {
   /// that is neither.
   std::unordered_map<const Op*, int> ready_;
   std::unordered_map<const Op*, std::vector<Value*>> bases_;
-  std::unordered_map<const Value*, std::vector<Op*>> readers_;  ///< through inline ops
-  std::unordered_map<const Op*, const Op*> sumOf_;              ///< maps that stay with a sum (keepWithSum)
-  std::unordered_map<const Op*, const Op*> maxima_;             ///< ops that only a maximum reads (maximaOf)
+  Readers readers_;
+  std::unordered_map<const Op*, const Op*> sumOf_;   ///< maps that stay with a sum (keepWithSum)
+  std::unordered_map<const Op*, const Op*> maxima_;  ///< ops that only a maximum reads (maximaOf)
   std::vector<std::string> whyAlone_;
 };
 
@@ -217,19 +217,7 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
   auto isRowSized = [&](int64_t count, const RowSpace& rows) {
     return count == rows.rows * rows.length || count == rows.rows;
   };
-  auto isReadOnlyByOp = [&] {
-    return std::all_of(other.ops.begin(), other.ops.end(), [&](const Op* each) {
-      return std::all_of(each->results.begin(), each->results.end(), [&](const auto& result) {
-        const auto readers = readers_.find(result.get());
-        return readers == readers_.end() ||
-               std::all_of(readers->second.begin(), readers->second.end(), [&](const Op* reader) {
-                 const auto at = regionOf_.find(reader);
-                 return reader == &op ||
-                        (at != regionOf_.end() && &regions_[static_cast<size_t>(at->second)] == &other);
-               });
-      });
-    });
-  };
+  auto isReadOnlyByOp = [&] { return isReadOnlyBy(op, other, readers_); };
   switch (own.space) {
   case Space::map:
     if (slicesFold(op, *through) && isReadOnlyByOp()) return true;
@@ -313,7 +301,7 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why, std::vecto
       because(why, "%{}'s kernel has other loops", base->name);
       continue;
     }
-    if (repeatsDraws(own, other)) {
+    if (repeatsDraws(own, other) && !(op.code == Opcode::sum && isReadOnlyBy(op, other, readers_))) {
       because(why, "%{} holds random draws, which its passes over a row would repeat", base->name);
       continue;
     }

@@ -50,6 +50,18 @@ bool roundsAttention(const Op& op, const Value& value) {
          value.def->info().fusion == Fusion::attention;
 }
 
+bool isReadOnlyBy(const Op& op, const Region& region, const Readers& readers) {
+  auto isOurs = [&](const Op* reader) {
+    return reader == &op || std::find(region.ops.begin(), region.ops.end(), reader) != region.ops.end();
+  };
+  return std::all_of(region.ops.begin(), region.ops.end(), [&](const Op* each) {
+    return std::all_of(each->results.begin(), each->results.end(), [&](const auto& result) {
+      const auto at = readers.find(result.get());
+      return at == readers.end() || std::all_of(at->second.begin(), at->second.end(), isOurs);
+    });
+  });
+}
+
 bool scatters(const Region& region) { return region.ops[0]->info().fusion == Fusion::scatter; }
 
 bool slicesFold(const Op& op, const Value& fold) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/module.h"
@@ -20,6 +21,12 @@ struct Region {
   RowSpace rows;         ///< row
   std::vector<Op*> ops;  ///< in text order
 };
+
+/// The ops that read each value, looking through inline ops.
+using Readers = std::unordered_map<const Value*, std::vector<Op*>>;
+
+/// Whether nothing but an op, and ops of the region itself, reads the results of a region's ops.
+bool isReadOnlyBy(const Op& op, const Region& region, const Readers& readers);
 
 /// The region that an op forms by itself; its ops are not filled in.
 Region aloneInRegion(const Op& op);
@@ -43,7 +50,7 @@ bool mixesRows(const Op& op, const RowSpace& rows);
 
 /// Whether joining would repeat random draws: `own`, a kernel over rows, would compute the map `other` in each pass,
 /// drawing one number at a time. That costs more than to draw four at a time once and go through memory. With few
-/// elements the additional dispatch would cost more, so the answer is false.
+/// elements the additional dispatch would cost more, so the answer is false. A sum that alone reads the draws takes each once.
 bool repeatsDraws(const Region& own, const Region& other);
 
 }  // namespace tg::fuse
