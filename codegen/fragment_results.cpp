@@ -12,7 +12,6 @@
 // would be as many barriers.
 #include "codegen/fragment_results.h"
 
-#include <span>
 #include <utility>
 
 #include "codegen/schedule_coopmat.h"

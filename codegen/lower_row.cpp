@@ -13,7 +13,6 @@
 #include "codegen/schedule.h"
 #include "codegen/schedule_parts.h"
 #include "ir/rows.h"
-#include "ir/unread.h"
 
 namespace tg {
 

@@ -37,7 +37,6 @@ class Lexer {
   /// whose `2x3xf32` is not an ordinary token.
   std::string_view rawUntil(char stop);
   Loc locAt(uint32_t offset) const;
-  const std::shared_ptr<const SourceFile>& file() const { return file_; }
   /// Whether the text continues with this at the current token, even if that is longer or shorter than the token:
   /// `<=` is two tokens.
   bool startsWith(std::string_view text) const;

@@ -192,8 +192,6 @@ class OpList {
   iterator end() const { return {this, nullptr}; }
   reverse_iterator rbegin() const { return reverse_iterator(end()); }
   reverse_iterator rend() const { return reverse_iterator(begin()); }
-  /// The iterator at an op of the list; null is the end.
-  iterator at(Op* op) const { return {this, op}; }
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   Op* front() const { return first_; }

@@ -34,7 +34,6 @@ inline double max2(double x, double y) { return std::isnan(x) || x >= y ? x : y;
 inline double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
 /// The angle of the point (y, x); the sign of a zero is ignored.
 inline double arcTangent2(double x, double y) { return std::atan2(x == 0 ? 0.0 : x, y == 0 ? 0.0 : y); }
-inline double select(bool c, double a, double b) { return c ? a : b; }
 }  // namespace scalar_math
 
 /// Whether the value is a condition, 0 or 1: comparisons and logic ops.

@@ -3,7 +3,7 @@
 //
 // E is a default-constructible handle (a default E means "no value") with, in its own namespace:
 //   operators + - * / between E and E, E and double, double and E; unary -
-//   exp log sqrt rsqrt tanh sigmoid sign abs (E); pow min max (E, E or double)
+//   exp log sqrt rsqrt sigmoid sign abs (E); pow min max (E, E or double)
 //   lt le gt ge eq (E, E or double), giving a condition as an E
 //   sin cos sinh cosh (E) for gradients; floor exp2 log2 isnan (E) and ne (E, E) for kernel forms
 //   select(E condition, E or double, E or double)

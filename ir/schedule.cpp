@@ -400,7 +400,7 @@ const std::vector<ScheduleRow>& scheduleRows() {
   static const std::vector<ScheduleRow> rows = [] {
     std::vector<ScheduleRow> out;
     for (const KindRow& kind : kinds()) {
-      ScheduleRow& row = out.emplace_back(ScheduleRow{kind.kind, kind.meaning, kind.isPart, kind.takes, {}});
+      ScheduleRow& row = out.emplace_back(ScheduleRow{kind.kind, kind.meaning, kind.isPart, {}});
       for (const FieldRow& field : kind.fields)
         row.fields.push_back({field.name, field.given == always ? "" : field.fallback, limitOf(field),
                               field.count, field.meaning});

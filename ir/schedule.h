@@ -107,7 +107,6 @@ struct ScheduleField {
 struct ScheduleRow {
   std::string_view kind, meaning;
   bool isPart = false;
-  TakesOver takes = TakesOver::nothing;
   std::vector<ScheduleField> fields;
 };
 const std::vector<ScheduleRow>& scheduleRows();

@@ -161,9 +161,6 @@ class LossScaling {
     TensorExpr scale =
         &step_ == &train_ ? TensorExpr{&builder, scale_} : insertion.read(kScale, float_, "scale");
     TensorExpr good = insertion.read(kGood, count_, "good") + 1.0;
-    auto select = [&](const TensorExpr& cond, const TensorExpr& a, const TensorExpr& b) {
-      return TensorExpr{&builder, builder.op(Opcode::select, {cond.value, a.value, b.value})};
-    };
     TensorExpr grows = ge(good, static_cast<double>(options_.growth));
     TensorExpr up = select(grows, min(scale * 2.0, kLargestScale), scale);
     TensorExpr next = insertion.named("scale_next", select(finite, up, max(scale * 0.5, 1.0)));

@@ -92,7 +92,6 @@ class Executor : public Runner {
   Result<std::vector<RunTimes>> takeTimes();
   /// The cost of each collective so far. Waits for those in flight.
   Result<std::vector<CollectiveTimes>> collectiveTimes() const;
-  const std::shared_ptr<vulkan::Device>& device() const { return device_; }
 
  private:
   /// The place of one value in a Vulkan buffer.

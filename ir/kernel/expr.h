@@ -67,11 +67,9 @@ inline KExpr exp(const KExpr& x) { return kexpr::unary(Opcode::k_exp, x); }
 inline KExpr log(const KExpr& x) { return kexpr::unary(Opcode::k_log, x); }
 inline KExpr sqrt(const KExpr& x) { return kexpr::unary(Opcode::k_sqrt, x); }
 inline KExpr rsqrt(const KExpr& x) { return kexpr::unary(Opcode::k_rsqrt, x); }
-inline KExpr trunc(const KExpr& x) { return kexpr::unary(Opcode::k_trunc, x); }
 inline KExpr exp2(const KExpr& x) { return kexpr::unary(Opcode::k_exp2, x); }
 inline KExpr log2(const KExpr& x) { return kexpr::unary(Opcode::k_log2, x); }
 inline KExpr floor(const KExpr& x) { return kexpr::unary(Opcode::k_floor, x); }
-inline KExpr tanh(const KExpr& x) { return kexpr::unary(Opcode::k_tanh, x); }
 inline KExpr sin(const KExpr& x) { return kexpr::unary(Opcode::k_sin, x); }
 inline KExpr cos(const KExpr& x) { return kexpr::unary(Opcode::k_cos, x); }
 inline KExpr sinh(const KExpr& x) { return kexpr::unary(Opcode::k_sinh, x); }

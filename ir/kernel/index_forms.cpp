@@ -229,14 +229,12 @@ void FormsBuilder::less(int scope, const Affine& a, const Affine& b, DType dtype
 /// Makes the symbols of ids, grid and extents, then visits the kernel's body.
 void FormsBuilder::run() {
   newScope(-1);
-  for (int axis = 0; axis < 3; ++axis) {
-    auto at = static_cast<size_t>(axis);
+  for (size_t at = 0; at < 3; ++at) {
     int64_t size = kernel_.workgroup[at], count = grid_[at];
     int64_t most = kMaxLaunch / size;
     if (size > 1) {
       Symbol local;
       local.kind = Kind::local;
-      local.axis = axis;
       local.base = {0, size - 1};
       f_.local_[at] = add(std::move(local));
     }
@@ -244,7 +242,6 @@ void FormsBuilder::run() {
     if (count != 1) {
       Symbol group;
       group.kind = Kind::group;
-      group.axis = axis;
       group.base = {0, (count > 0 ? count : most) - 1};
       group.open = count == 0;
       if (count == 0) group.facts.push_back({0, groups_[at] - Affine::of(1) - Affine::symbol(f_.symbols())});

@@ -42,7 +42,6 @@ struct Symbol {
     opaque,   ///< any other value
   };
   Kind kind = Kind::opaque;
-  int axis = 0;
   DType dtype = DType::u32;
   Opcode code = Opcode::k_add;
   std::vector<Affine> operands;  ///< derived: wrapped, of `dtype`

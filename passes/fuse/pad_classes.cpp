@@ -17,14 +17,12 @@
 // Ensures: the values that stay are equal to the last bit. Nothing changes without matrix units, with smoothed labels, with a
 //   multiple of 8 classes, or if an ignored target lies behind the classes.
 // Where: in front of split-rows, which cuts what is large now.
-#include <algorithm>
 #include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "ir/builder.h"
 #include "ir/cross_entropy.h"
-#include "ir/infer.h"
 #include "ir/op_view.h"
 #include "ir/unread.h"
 #include "passes/fuse/cost.h"

@@ -18,8 +18,6 @@ class RegionGraph {
   void merge(int into, int from);
   /// Whether region `to` is region `from` or depends on it.
   bool reaches(int from, int to) const;
-  /// The regions that one reads from, ascending.
-  const std::vector<int>& producers(int region) const { return at(region).producers; }
   /// All regions, producers before their consumers. Of the regions whose producers are placed, the one that is due first is
   /// next. A region is due at its number in `due`, or at that of its first consumer if that is earlier. Otherwise a region
   /// with a late number would delay its early consumers, and the results of all regions placed before it would stay live.
@@ -27,7 +25,7 @@ class RegionGraph {
 
  private:
   struct Node {
-    std::vector<int> producers, consumers;
+    std::vector<int> producers, consumers;  ///< ascending
     int turn = 0;
     mutable int seen = 0;  ///< the number of the last search that visited it
   };

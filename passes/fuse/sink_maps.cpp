@@ -19,10 +19,8 @@
 // Where: behind form-regions, before rematerialize, which counts live bytes.
 #include <algorithm>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
-#include "ir/access.h"
 #include "ir/schedule.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"

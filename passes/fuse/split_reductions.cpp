@@ -26,7 +26,6 @@
 // Where: before form-regions, whose regions end at these ops; behind flatten-optimizer, which has already split the norm.
 //   cse and dce follow: a decomposition may compute something twice, as a short attention's gradient does its scores.
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <map>
 #include <string>
@@ -38,7 +37,6 @@
 #include "ir/infer.h"
 #include "ir/op_bytes.h"
 #include "ir/op_view.h"
-#include "ir/split_product.h"
 #include "ir/tensor_expr.h"
 #include "passes/budget.h"
 #include "passes/fuse/bindings.h"

@@ -26,13 +26,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "ir/access.h"
 #include "ir/byte_size.h"
-#include "ir/cross_entropy.h"
-#include "ir/infer.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"

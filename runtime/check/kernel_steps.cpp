@@ -189,7 +189,6 @@ Result<bool> KernelSteps::next(KernelStep& out) {
     const Value& param = *out.kernel->body.args[i];
     StepBuffer& buffer = out.buffers.emplace_back();
     buffer.name = param.name;
-    buffer.loc = param.loc;
     buffer.written = param.type.mode != BufMode::in;
     buffer.before = std::move(before[i].second);
   }

@@ -15,7 +15,6 @@ namespace tg {
 /// interpreter. If the kernel has findings, `device` is missing and `exact` may be incomplete.
 struct StepBuffer {
   std::string name;
-  Loc loc;
   bool written = false;
   HostArray before, device, exact;
   bool close = true;

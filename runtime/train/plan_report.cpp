@@ -217,7 +217,6 @@ CommandReport dispatchReport(const Module& module, const Op& op,
   auto [cost, fresh] = costs.try_emplace({out.kernel, grid});
   if (fresh) cost->second = kernelCost(module, *kernel, grid);
   out.flops = cost->second.flops;
-  out.decided = cost->second.decided;
   for (size_t i = 0; i < args.size(); ++i) {
     const ParamTraffic& traffic = cost->second.params[i];
     out.bytes += leastBytes(argumentRange(args[i]).bytes, traffic);
@@ -245,7 +244,7 @@ std::vector<CommandReport> commandReports(const Module& module, const Item& func
     if (op->code != Opcode::fill && op->code != Opcode::copy) continue;
     bool copies = op->code == Opcode::copy;
     double bytes = static_cast<double>(argumentRange(argumentsOf(*op)[0]).bytes) * (copies ? 2 : 1);
-    out.push_back({copies ? "copy" : "fill", "", "", locString(op->loc), bytes, bytes, 0, true, true});
+    out.push_back({copies ? "copy" : "fill", "", "", locString(op->loc), bytes, bytes, 0, true});
   }
   return out;
 }

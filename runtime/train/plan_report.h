@@ -51,7 +51,6 @@ struct CommandReport {
   double accessedBytes = 0;  ///< counting every load and store
   double flops = 0;
   bool counted = true;  ///< false for a binary without its kernel, of which only the ranges are known
-  bool decided = true;  ///< KernelCost::decided
 };
 
 /// The dispatches of one kernel in one function, with costs added up over a call.

@@ -109,7 +109,6 @@ Result<PlanCost> PlansInParts::plan(int64_t parts, const std::string& budget) {
   PlanCost cost;
   const Attr& plan = *find(done.module->attrs, "plan");
   for (const char* buffer : {"arena", "io", "persistent"}) cost.bytes += plan.find(buffer)->integer;
-  cost.addedWork = addedWorkOf(*done.module);
   for (const Item* func : done.module->all(ItemKind::func)) {
     const bool train = func->name == entries_.front();
     if (!train && !find(func->attrs, "every")) continue;  // not a part of a step

@@ -29,7 +29,6 @@ Result<std::string> inParts(const std::string& pipeline, const std::string& func
 struct PlanCost {
   int64_t bytes = 0;
   double work = 0;
-  double addedWork = 0;  ///< rematerialisation, as a fraction of a call's work
 };
 
 /// A step on the whole batch may cost this many times the work of one in parts, because its losses are the same to the

@@ -9,7 +9,6 @@
 #include "ir/json_text.h"
 #include "ir/list_text.h"
 #include "tools/driver/inspect_facts.h"
-#include "tools/driver/table_text.h"
 #include "tools/driver/train_console.h"
 
 namespace tg {

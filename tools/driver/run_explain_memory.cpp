@@ -12,7 +12,6 @@
 #include "runtime/train/plan_report.h"
 #include "tools/driver/batch_parts.h"
 #include "tools/driver/run_setup.h"
-#include "tools/driver/table_text.h"
 
 namespace tg {
 

@@ -15,7 +15,6 @@
 #include "runtime/profile_report.h"
 #include "runtime/train/random_inputs.h"
 #include "runtime/train/run_dir.h"
-#include "runtime/train/run_files.h"
 #include "tools/driver/bench_models.h"
 #include "tools/driver/io.h"
 #include "tools/driver/ranks.h"

@@ -7,7 +7,6 @@
 #include "runtime/batch.h"
 #include "runtime/data/text_data.h"
 #include "runtime/train/run_dir.h"
-#include "runtime/train/run_files.h"
 #include "runtime/train/sampler.h"
 #include "tools/driver/ranks.h"
 #include "tools/driver/run_setup.h"

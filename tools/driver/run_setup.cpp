@@ -17,7 +17,6 @@
 #include "passes/pass.h"
 #include "runtime/cache_folder.h"
 #include "runtime/compile.h"
-#include "runtime/train/checkpoint.h"
 #include "runtime/train/checkpoint_folder.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"

@@ -49,7 +49,6 @@ bool beginsPage(std::string_view bytes);
 /// Validators of numeric options. Their errors state the allowed numbers: `--steps: expected a number of at least 1,
 /// not 0`. Bounds are printed as written in the source.
 CLI::Validator atLeast(double least);
-CLI::Validator above(double bound);
 CLI::Validator between(double least, double most);
 
 /// Parses a verb's arguments. Returns an exit code if --help, or an error with a hint at it, has been printed.

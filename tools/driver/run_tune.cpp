@@ -19,7 +19,6 @@
 #include "runtime/cache_folder.h"
 #include "runtime/compile.h"
 #include "runtime/matrix_units.h"
-#include "runtime/train/run_dir.h"
 #include "runtime/tune.h"
 #include "tools/driver/bench_models.h"
 #include "tools/driver/io.h"

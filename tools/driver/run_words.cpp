@@ -33,10 +33,6 @@ CLI::Validator atLeast(double least) {
   return numberCheck(
       fmt::format("of at least {}", least), [](double x, double a, double) { return x >= a; }, least, 0);
 }
-CLI::Validator above(double bound) {
-  return numberCheck(
-      fmt::format("above {}", bound), [](double x, double a, double) { return x > a; }, bound, 0);
-}
 CLI::Validator between(double least, double most) {
   return numberCheck(
       fmt::format("from {} to {}", least, most),

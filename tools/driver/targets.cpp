@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Targets on the command line: names are kept, but files and `auto` are replaced by data before any pass runs.
-#include <cstdio>
-
 #include <fmt/format.h>
 
 #include "tools/driver/cli.h"
