@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/collective/shared_memory.h"
-#include "runtime/collective/simulated.h"
 #include "runtime/collective/worker_pool.h"
+#include "test/unit/simulated_ranks.h"
 
 namespace tg {
 namespace {

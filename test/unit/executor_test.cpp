@@ -7,10 +7,10 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/collective/simulated.h"
 #include "runtime/compile.h"
 #include "runtime/executor.h"
 #include "test/unit/run_passes.h"
+#include "test/unit/simulated_ranks.h"
 
 namespace tg {
 namespace {

@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "ir/parser.h"
-#include "runtime/collective/simulated.h"
 #include "runtime/interp/interp.h"
 #include "test/unit/interp_test_support.h"
+#include "test/unit/simulated_ranks.h"
 
 namespace tg {
 namespace {

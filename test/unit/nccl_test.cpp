@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/collective/nccl_engine.h"
-#include "runtime/collective/simulated.h"
+#include "test/unit/simulated_ranks.h"
 
 namespace tg {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/collective/simulated.h"
+#include "test/unit/simulated_ranks.h"
 
 #include <cstring>
 #include <deque>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of one process: for tests, and for the interpreter as the reference for several ranks.
+// Ranks as threads of one process.
 #pragma once
 
 #include <memory>
