@@ -11,7 +11,6 @@
 #include "runtime/interp/eval_reduce.h"
 #include "runtime/interp/eval_shape.h"
 #include "runtime/interp/eval_window.h"
-#include "runtime/interp/tolerance.h"
 
 namespace tg {
 
@@ -106,17 +105,6 @@ Result<std::vector<NdArray>> evalDecomposed(EvalCall& call) {
   return out;
 }
 
-/// |mean| + |std·z|, the terms of a normal value.
-NdArray normalMagnitude(const Op& op, std::span<const NdArray* const> operands) {
-  std::vector<NdArray> out = resultsOf(op);
-  EvalContext context;
-  EvalCall call{op, operands, out, context};
-  evaluate(at::random_normal{}, call);
-  const double mean = as::random_normal(op).mean();
-  for (double& value : out[0].data) value = std::fabs(mean) + std::fabs(value - mean);
-  return std::move(out[0]);
-}
-
 }  // namespace
 
 const EvalEntry& evalEntry(Opcode code) {
@@ -140,26 +128,6 @@ Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const
   for (NdArray& array : out)
     if (context.exact || !isFloat(array.type.dtype)) roundAll(array);
   return out;
-}
-
-std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands) {
-  if (op.code == Opcode::random_normal) return normalMagnitude(op, operands);
-  if (toleranceClass(op.info()) != ToleranceClass::reduction) return std::nullopt;
-  // Each result is a sum of products of the float operands, so evaluation on their absolute values gives the sum of
-  // |terms|. The x of max_pool2d_grad only selects terms.
-  std::vector<NdArray> absolute;
-  for (const NdArray* operand : operands) {
-    const bool selects = op.code == Opcode::max_pool2d_grad && absolute.empty();
-    absolute.push_back(*operand);
-    if (isFloat(operand->type.dtype) && !selects)
-      for (double& value : absolute.back().data) value = std::fabs(value);
-  }
-  std::vector<const NdArray*> pointers;
-  for (const NdArray& operand : absolute) pointers.push_back(&operand);
-  EvalContext context;
-  auto out = evalOp(op, pointers, context);
-  if (!out) return std::nullopt;
-  return std::move((*out)[0]);
 }
 
 Result<void> evalInto(const Op& op, Environment& environment, EvalContext& context) {

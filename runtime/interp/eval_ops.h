@@ -4,7 +4,6 @@
 #pragma once
 
 #include <deque>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -51,10 +50,6 @@ const EvalEntry& evalEntry(Opcode code);
 /// has no evaluation.
 Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const> operands,
                                     EvalContext& context);
-
-/// For each element of the first result, the sum of |terms| that were added to it. Only for ops of the tolerance class
-/// `reduction` and for random_normal; nothing for other ops. It scales the op's tolerance.
-std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands);
 
 /// Runs the kernel of a tg.custom on arrays. Errors, which name the op: an access outside of a buffer, a race, an `out`
 /// element that is written twice, a read of undefined memory.

@@ -13,9 +13,9 @@
 #include "ir/target.h"
 #include "passes/pass.h"
 #include "runtime/interp/interp.h"
-#include "runtime/interp/tolerance.h"
 #include "test/unit/halves.h"
 #include "test/unit/kernel_text.h"
+#include "test/unit/op_tolerance.h"
 #include "test/unit/target_file.h"
 
 namespace tg::test {

@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "test/unit/interp_test_support.h"
+#include "test/unit/op_tolerance.h"
 
 namespace tg::test {
 namespace {

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "ir/parser.h"
-#include "runtime/interp/tolerance.h"
+#include "test/unit/op_tolerance.h"
 #include "test/unit/sweep_oracle.h"
 #include "test/unit/sweep_runs.h"
 

@@ -8,7 +8,7 @@
 
 #include "ir/module.h"
 #include "runtime/interp/nd_array.h"
-#include "runtime/interp/tolerance.h"
+#include "test/unit/op_tolerance.h"
 
 namespace tg::test {
 

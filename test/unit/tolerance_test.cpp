@@ -4,6 +4,7 @@
 
 #include "runtime/interp/eval_ops.h"
 #include "test/unit/interp_test_support.h"
+#include "test/unit/op_tolerance.h"
 
 namespace tg::test {
 namespace {
