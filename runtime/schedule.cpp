@@ -47,9 +47,7 @@ Result<void> LearningRate::set(const Attr& schedule, int64_t atStep) {
   TG_CHECK(checkRateSchedule(schedule));
   if (schedule.isNumber()) return set(Attr::call("constant", {schedule}), atStep);
   // A checked schedule gives a rate at every step, so this dereference is safe.
-  TG_CHECK(set([schedule](int64_t step) { return *learningRate(schedule, step); }, atStep, schedule.str()));
-  isText_ = true;
-  return {};
+  return set([schedule](int64_t step) { return *learningRate(schedule, step); }, atStep, schedule.str());
 }
 
 Result<void> LearningRate::set(double rate, int64_t atStep) {
@@ -62,7 +60,6 @@ Result<void> LearningRate::set(Function function, int64_t atStep, std::string na
   function_ = std::move(function);
   text_ = std::move(name);
   start_ = atStep;
-  isText_ = false;
   return {};
 }
 

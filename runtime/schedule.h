@@ -55,14 +55,11 @@ class LearningRate {
   const std::string& text() const { return text_; }
   /// The number of finished steps at which the schedule began.
   int64_t start() const { return start_; }
-  /// Whether text() is a schedule that `set` accepts, and so can be saved in a checkpoint.
-  bool isText() const { return isText_; }
 
  private:
   Function function_;
   std::string text_;
   int64_t start_ = 0;
-  bool isText_ = false;
 };
 
 }  // namespace tg

@@ -20,11 +20,6 @@
 
 namespace tg {
 
-std::string_view name(KernelVjpParam::Role role) {
-  constexpr std::string_view kNames[] = {"primal", "cotangent", "gradient", "adjoint", "tape"};
-  return kNames[static_cast<int>(role)];
-}
-
 namespace {
 
 using Role = KernelVjpParam::Role;

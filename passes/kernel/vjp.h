@@ -39,7 +39,6 @@ struct KernelVjpParam {
   Role role = Role::primal;
   std::string of;  ///< the kernel's parameter; empty for scratch that only the VJP has
 };
-std::string_view name(KernelVjpParam::Role role);
 
 struct KernelVjp {
   std::unique_ptr<Item> kernel;

@@ -181,11 +181,6 @@ Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view wh
   return array;
 }
 
-Result<HostArray> readNpy(const std::string& path) {
-  TG_TRY(const auto bytes, readFileOrPipe(path));
-  return parseNpy(bytes, path);
-}
-
 std::vector<std::byte> formatNpy(const HostArray& array) {
   const FileType type = tg::fileTypeOf(array.dtype);
   // A tuple of one element ends in a comma; longer ones are written as NumPy writes them.

@@ -14,11 +14,9 @@
 
 namespace tg {
 
-/// Reads a .npy file. Dtypes f4, f8 and f2 become f32; i1, i2, i4, i8, u1, u2 and u8 become i32 (64-bit values only if
-/// they fit); u4 becomes u32, b1 i1. Big-endian, structured and Fortran-ordered arrays are errors. Every error names
-/// the file and what was expected.
-Result<HostArray> readNpy(const std::string& path);
-/// The same for bytes in memory; `where` names them in errors.
+/// Reads the bytes of a .npy file, which errors call `where`. Dtypes f4, f8 and f2 become f32; i1, i2, i4, i8, u1, u2
+/// and u8 become i32 (64-bit values only if they fit); u4 becomes u32, b1 i1. Big-endian, structured and Fortran-ordered
+/// arrays are errors, which say what was expected.
 Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view where);
 
 /// The position of an array's elements in a file, and their type and shape.
@@ -41,12 +39,8 @@ std::vector<std::byte> formatNpy(const HostArray& array);
 /// Writes the file atomically.
 Result<void> writeNpy(const std::string& path, const HostArray& array);
 
-/// The array `key` (or `key.npy`) of an archive with stored or deflated members. An empty key means the only member.
-/// The error for an unknown key lists the existing ones.
-Result<HostArray> readNpz(const std::string& path, std::string_view key);
-/// The same member's .npy bytes.
+/// The .npy bytes of the member `key` (or `key.npy`) of an archive with stored or deflated members. An empty key means
+/// the only member. The error for an unknown key lists the existing ones.
 Result<std::vector<std::byte>> readNpzMember(const std::string& path, std::string_view key);
-/// The names of the arrays in the archive's order, without `.npy`.
-Result<std::vector<std::string>> npzKeys(const std::string& path);
 
 }  // namespace tg

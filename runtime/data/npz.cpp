@@ -122,23 +122,7 @@ Result<std::vector<std::byte>> unpack(Bytes file, const ZipMember& member, const
 
 }  // namespace
 
-Result<std::vector<std::string>> npzKeys(const std::string& path) {
-  TG_TRY(const auto file, readFileOrPipe(path));
-  TG_TRY(const auto members, readDirectory(file, path));
-  std::vector<std::string> keys;
-  for (const ZipMember& member : members) keys.push_back(keyOf(member.name));
-  return keys;
-}
-
-namespace {
-
-/// A member's bytes, and its name for errors.
-struct Unpacked {
-  std::string where;
-  std::vector<std::byte> bytes;
-};
-
-Result<Unpacked> readMember(const std::string& path, std::string_view key) {
+Result<std::vector<std::byte>> readNpzMember(const std::string& path, std::string_view key) {
   TG_TRY(const auto file, readFileOrPipe(path));
   TG_TRY(const auto members, readDirectory(file, path));
   auto isMeant = [&](const ZipMember& member) { return member.name == key || keyOf(member.name) == key; };
@@ -158,21 +142,7 @@ Result<Unpacked> readMember(const std::string& path, std::string_view key) {
     return fail(fmt::format("{}: expected a key of the archive, got '{}'; it has: {}", path, key,
                             fmt::join(keys, ", ")));
   }
-  const std::string where = fmt::format("{}:{}", path, keyOf(found->name));
-  TG_TRY(auto bytes, unpack(file, *found, where));
-  return Unpacked{where, std::move(bytes)};
-}
-
-}  // namespace
-
-Result<HostArray> readNpz(const std::string& path, std::string_view key) {
-  TG_TRY(const Unpacked member, readMember(path, key));
-  return parseNpy(member.bytes, member.where);
-}
-
-Result<std::vector<std::byte>> readNpzMember(const std::string& path, std::string_view key) {
-  TG_TRY(Unpacked member, readMember(path, key));
-  return std::move(member.bytes);
+  return unpack(file, *found, fmt::format("{}:{}", path, keyOf(found->name)));
 }
 
 }  // namespace tg

@@ -189,10 +189,6 @@ Result<void> writeSafetensors(const std::string& path, const TensorSource& tenso
   return file.commit();
 }
 
-Result<void> writeSafetensors(const std::string& path, const Safetensors& content) {
-  return writeSafetensors(path, sourceOf(content.tensors), content.metadata);
-}
-
 namespace {
 
 /// Opens a file of `fileSize` bytes, which `read` reads.

@@ -19,11 +19,12 @@
 
 namespace tg {
 
+/// A file whose tensors are all in memory.
 struct Safetensors {
   /// In the order of their bytes in the file.
   std::vector<std::pair<std::string, HostArray>> tensors;
   std::map<std::string, std::string> metadata;
-  /// The file's type of each tensor. Set by reading, ignored by writing.
+  /// The file's type of each tensor.
   std::vector<FileType> fileTypes = {};
 
   /// The tensor with this name, or null.
@@ -31,10 +32,8 @@ struct Safetensors {
 };
 
 /// Writes f32 as F32, f16 as F16, bf16 as BF16, i32 as I32, u32 as U32 and i1 as BOOL. The file is replaced atomically:
-/// a reader sees all of the old file or all of the new one. Names must be distinct UTF-8, other than `__metadata__`.
-Result<void> writeSafetensors(const std::string& path, const Safetensors& content);
-
-/// The same for tensors that are read from a source during the write. If reading fails, the old file stays.
+/// a reader sees all of the old file or all of the new one. If reading a tensor fails, the old file stays. Names must be
+/// distinct UTF-8, other than `__metadata__`.
 Result<void> writeSafetensors(const std::string& path, const TensorSource& tensors,
                               const std::map<std::string, std::string>& metadata);
 

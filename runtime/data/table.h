@@ -20,7 +20,7 @@ namespace tg {
 /// is packed.
 class Table {
  public:
-  /// Opens a `.npy` file; dtypes and order as for `readNpy`.
+  /// Opens a `.npy` file; dtypes and order as for `parseNpy`.
   static Result<Table> openNpy(const std::string& path);
   /// Opens a member of a `.npz` archive and holds it in memory.
   static Result<Table> openNpz(const std::string& path, const std::string& key);

@@ -192,10 +192,6 @@ Result<std::string> saveCheckpoint(const std::string& runDir, TrainState state, 
   return path;
 }
 
-Result<std::string> saveCheckpoint(const std::string& runDir, const Checkpoint& checkpoint) {
-  return saveCheckpoint(runDir, checkpoint.state, sourceOf(checkpoint.params), sourceOf(checkpoint.states));
-}
-
 Result<std::vector<CheckpointEntry>> listCheckpoints(const std::string& runDir) {
   TG_TRY(std::vector<CheckpointEntry> entries, findCheckpoints(runDir));
   std::erase_if(entries, [](CheckpointEntry& entry) { return !verify(entry); });

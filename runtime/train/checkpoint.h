@@ -73,7 +73,6 @@ struct CheckpointEntry {
 /// while they are written, so no tensor is ever whole in host memory.
 Result<std::string> saveCheckpoint(const std::string& runDir, TrainState state, const TensorSource& params,
                                    const TensorSource& states);
-Result<std::string> saveCheckpoint(const std::string& runDir, const Checkpoint& checkpoint);
 
 /// The reason why a checkpoint folder cannot be used, which begins with the name of the file that is missing, longer,
 /// changed or unknown; "" for a good one. Reads every byte.
@@ -134,9 +133,6 @@ class TensorHash {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-/// XXH3-64 over names, types and bytes in order, as 16 hexadecimal digits: equal for equal parameters.
-std::string stateHash(const NamedArrays& params, const NamedArrays& states);
 
 /// The tensors of `file` for the params (or states) `wanted`, in that order and with those types. Floats are rounded to
 /// floats of another width; integers and i1 are converted to other integer types if they fit. A name that `file` lacks

@@ -115,14 +115,6 @@ std::string TensorHash::digest() {
   return fmt::format("{:016x}", XXH3_64bits_digest(state_->hash));
 }
 
-std::string stateHash(const NamedArrays& params, const NamedArrays& states) {
-  TensorHash hash;
-  for (const NamedArrays* arrays : {&params, &states})
-    (void)eachPieceOf(hash.hashed(sourceOf(*arrays)),
-                      [](size_t, int64_t, std::span<const std::byte>) { return Result<void>(); });
-  return hash.digest();
-}
-
 Result<TensorSource> matchTensors(TensorSource file, const std::vector<std::pair<std::string, Type>>& wanted,
                                   const std::string& where) {
   std::vector<size_t> places;  // position in the file of each wanted tensor

@@ -211,7 +211,6 @@ CommandReport dispatchReport(const Module& module, const Op& op,
     out.counted = false;
     for (const Operand& argument : args)
       out.bytes += static_cast<double>(argumentRange(argument).bytes) * (argument.text == "inout" ? 2 : 1);
-    out.accessedBytes = out.bytes;
     return out;
   }
   auto [cost, fresh] = costs.try_emplace({out.kernel, grid});
@@ -220,7 +219,6 @@ CommandReport dispatchReport(const Module& module, const Op& op,
   for (size_t i = 0; i < args.size(); ++i) {
     const ParamTraffic& traffic = cost->second.params[i];
     out.bytes += leastBytes(argumentRange(args[i]).bytes, traffic);
-    out.accessedBytes += traffic.loaded + traffic.stored;
   }
   return out;
 }
@@ -244,7 +242,7 @@ std::vector<CommandReport> commandReports(const Module& module, const Item& func
     if (op->code != Opcode::fill && op->code != Opcode::copy) continue;
     bool copies = op->code == Opcode::copy;
     double bytes = static_cast<double>(argumentRange(argumentsOf(*op)[0]).bytes) * (copies ? 2 : 1);
-    out.push_back({copies ? "copy" : "fill", "", "", locString(op->loc), bytes, bytes, 0, true});
+    out.push_back({copies ? "copy" : "fill", "", "", locString(op->loc), bytes, 0, true});
   }
   return out;
 }

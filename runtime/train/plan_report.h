@@ -48,7 +48,6 @@ struct CommandReport {
   std::string source;         ///< file:line:column, or ""
   /// The least number of bytes to move: each byte of a bound range once, without those that are not accessed.
   double bytes = 0;
-  double accessedBytes = 0;  ///< counting every load and store
   double flops = 0;
   bool counted = true;  ///< false for a binary without its kernel, of which only the ranges are known
 };

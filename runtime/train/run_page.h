@@ -47,7 +47,6 @@ struct RunSummary {
   /// that file may be edited between two runs. Empty without a config.toml.
   std::vector<std::pair<std::string, std::string>> options;
 };
-RunSummary summarizeRun(const std::string& name, const std::vector<MetricRow>& rows, int64_t steps);
 
 /// Computes a summary from rows that are added one by one.
 class RunSummarizer {
@@ -92,10 +91,9 @@ struct Curve {
   std::vector<int64_t> steps;
   std::vector<double> times, values, mean;
 };
-/// The values of `key` in the rows that have it, at most kCurvePoints of them.
-Curve curveOf(const std::vector<MetricRow>& rows, const std::string& key);
 
-/// Thins a curve out while its points are added, so that the memory does not depend on the length of the run.
+/// Thins a curve out to kCurvePoints points while they are added, so that the memory does not depend on the length of
+/// the run.
 class CurveThinner {
  public:
   void add(int64_t step, double time, double value);

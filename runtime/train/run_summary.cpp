@@ -81,12 +81,6 @@ std::vector<std::string> differingOptions(const std::vector<RunSummary>& runs) {
   return out;
 }
 
-RunSummary summarizeRun(const std::string& name, const std::vector<MetricRow>& rows, int64_t steps) {
-  RunSummarizer summarizer;
-  for (const MetricRow& row : rows) summarizer.add(row);
-  return summarizer.finish(name, steps);
-}
-
 void CurveThinner::Bucket::add(const Point& point) {
   ++count;
   if (!std::isfinite(point.value)) {
@@ -166,13 +160,6 @@ Curve CurveThinner::finish() const {
   end.add(last_);
   put(curve, end);
   return curve;
-}
-
-Curve curveOf(const std::vector<MetricRow>& rows, const std::string& key) {
-  CurveThinner thinner;
-  for (const MetricRow& row : rows)
-    if (auto value = valueOf(row, key)) thinner.add(row.step, row.time, *value);
-  return thinner.finish();
 }
 
 }  // namespace tg

@@ -17,11 +17,11 @@
 #include <thread>
 
 #include "runtime/data/safetensors.h"
-#include "runtime/train/checkpoint.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_lock.h"
 #include "runtime/train/tensor_facts.h"
 #include "test/unit/data_test_support.h"
+#include "test/unit/whole_checkpoint.h"
 
 namespace tg {
 namespace {

@@ -27,9 +27,11 @@ KernelVjp vjpOf(const Module& module, KernelVjpRequest request) {
 
 /// `x:primal d_o:cotangent …`, scratch of the VJP's own without a name.
 std::string rolesOf(const KernelVjp& vjp) {
+  constexpr const char* kNames[] = {"primal", "cotangent", "gradient", "adjoint", "tape"};
   std::string out;
   for (size_t i = 0; i < vjp.params.size(); ++i)
-    out += (i ? " " : "") + vjp.kernel->body.args[i]->name + ":" + std::string(name(vjp.params[i].role));
+    out += (i ? " " : "") + vjp.kernel->body.args[i]->name + ":" +
+           kNames[static_cast<size_t>(vjp.params[i].role)];
   return out;
 }
 

@@ -168,7 +168,7 @@ TEST(PlanReport, CostsAreThoseOfTheDispatches) {
   EXPECT_DOUBLE_EQ(report.kernels[0].bytes, 4 * 512);
   auto commands = commandReports(*module, *module->func("train"));
   ASSERT_EQ(commands.size(), 4U);
-  EXPECT_DOUBLE_EQ(commands[0].accessedBytes, 512);
+  EXPECT_DOUBLE_EQ(commands[0].bytes, 512);
   auto json = nlohmann::json::parse(toJson(report));
   EXPECT_EQ(json["memory"]["peak"]["bytes"], 512);
   EXPECT_EQ(json["memory"]["peak"]["at"], "b: add");

@@ -15,11 +15,11 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/train/checkpoint.h"
 #include "runtime/train/run_lock.h"
 #include "runtime/train/run_page.h"
 #include "runtime/train/samples.h"
 #include "test/unit/temp_folder.h"
+#include "test/unit/whole_checkpoint.h"
 
 namespace tg {
 namespace {
@@ -47,6 +47,19 @@ MetricRow row(int64_t step, std::vector<std::pair<std::string, double>> values) 
   return {step, 0.5 * static_cast<double>(step), std::move(values)};
 }
 
+RunSummary summaryOf(const std::vector<MetricRow>& rows, int64_t steps) {
+  RunSummarizer summarizer;
+  for (const MetricRow& each : rows) summarizer.add(each);
+  return summarizer.finish("r", steps);
+}
+
+/// The first value of each row.
+Curve curveOf(const std::vector<MetricRow>& rows) {
+  CurveThinner thinner;
+  for (const MetricRow& each : rows) thinner.add(each.step, each.time, each.values.at(0).second);
+  return thinner.finish();
+}
+
 TEST_F(RunPage, SummaryOfRows) {
   std::vector<MetricRow> rows;
   for (int step = 1; step <= 300; ++step) {
@@ -55,7 +68,7 @@ TEST_F(RunPage, SummaryOfRows) {
     if (step == 200) rows.push_back(row(step, {{"val_loss", NAN}}));
     if (step == 300) rows.push_back(row(step, {{"val_loss", 0.5}}));
   }
-  RunSummary summary = summarizeRun("r", rows, 400);
+  RunSummary summary = summaryOf(rows, 400);
   EXPECT_EQ(summary.step, 300);
   EXPECT_EQ(summary.time, 150);
   EXPECT_EQ(summary.loss, 1.0 / 300);
@@ -65,9 +78,9 @@ TEST_F(RunPage, SummaryOfRows) {
   EXPECT_NEAR(*summary.itemsPerSecond, 250.5, 0.5) << "of the last hundred rows";
   EXPECT_DOUBLE_EQ(*summary.secondsPerStep, 0.5);
   EXPECT_DOUBLE_EQ(*summary.eta, 50);
-  EXPECT_FALSE(summarizeRun("r", rows, 0).eta);
-  EXPECT_FALSE(summarizeRun("r", rows, 300).eta);
-  EXPECT_FALSE(summarizeRun("r", {}, 300).loss);
+  EXPECT_FALSE(summaryOf(rows, 0).eta);
+  EXPECT_FALSE(summaryOf(rows, 300).eta);
+  EXPECT_FALSE(summaryOf({}, 300).loss);
 }
 
 TEST_F(RunPage, ALongCurveKeepsItsExtremes) {
@@ -76,7 +89,7 @@ TEST_F(RunPage, ALongCurveKeepsItsExtremes) {
     rows.push_back(row(step, {{"loss", step == 54321 ? 99 : step == 12345 ? -99 : std::sin(step)}}));
   for (bool broken : {false, true}) {
     if (broken) rows[77776].values[0].second = NAN;
-    Curve curve = curveOf(rows, "loss");
+    Curve curve = curveOf(rows);
     ASSERT_LE(curve.values.size(), kCurvePoints);
     ASSERT_GT(curve.values.size(), kCurvePoints / 2);
     ASSERT_EQ(curve.mean.size(), curve.values.size());
@@ -96,9 +109,9 @@ TEST_F(RunPage, ALongCurveKeepsItsExtremes) {
     }
   }
   rows.resize(kCurvePoints);
-  EXPECT_EQ(curveOf(rows, "loss").values.size(), kCurvePoints);
-  EXPECT_TRUE(curveOf(rows, "loss").mean.empty());
-  EXPECT_TRUE(curveOf(rows, "none").values.empty());
+  EXPECT_EQ(curveOf(rows).values.size(), kCurvePoints);
+  EXPECT_TRUE(curveOf(rows).mean.empty());
+  EXPECT_TRUE(curveOf({}).values.empty());
 }
 
 TEST_F(RunPage, HoldsWhatTheDirectoryHas) {

@@ -119,7 +119,6 @@ TEST(LearningRate, aChangeCountsFromItself) {
   EXPECT_DOUBLE_EQ(at(rate, 14), 0.0);
   EXPECT_EQ(rate.start(), 4);
   EXPECT_EQ(rate.text(), "linear(1.0, 0.0, 10)");
-  EXPECT_TRUE(rate.isText());
   auto early = rate.at(4);
   ASSERT_FALSE(early);
   EXPECT_EQ(early.error().message(),
@@ -138,7 +137,6 @@ TEST(LearningRate, numbersAndFunctions) {
   ASSERT_TRUE(rate.set([](int64_t step) { return 1.0 / static_cast<double>(step); }, 10));
   EXPECT_DOUBLE_EQ(at(rate, 11), 1);
   EXPECT_DOUBLE_EQ(at(rate, 14), 0.25);
-  EXPECT_FALSE(rate.isText());
   ASSERT_TRUE(rate.set([](int64_t step) { return std::log(static_cast<double>(step) - 1); }, 0, "log"));
   auto infinite = rate.at(1);
   ASSERT_FALSE(infinite);
