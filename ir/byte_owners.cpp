@@ -13,7 +13,7 @@ static auto firstAfter(Pieces& pieces, int64_t at) {
   return piece;
 }
 
-void ByteOwners::write(const Range& range, int owner) {
+void ByteOwners::write(const ByteRange& range, int owner) {
   if (range.bytes <= 0) return;
   Pieces& pieces = buffers_[range.buffer];
   const int64_t begin = range.offset, end = range.offset + range.bytes;
@@ -27,7 +27,7 @@ void ByteOwners::write(const Range& range, int owner) {
   pieces[begin] = {begin, end, owner};
 }
 
-std::optional<ByteOwners::Piece> ByteOwners::foreign(const Range& range, int owner) const {
+std::optional<ByteOwners::Piece> ByteOwners::foreign(const ByteRange& range, int owner) const {
   auto pieces = buffers_.find(range.buffer);
   if (pieces == buffers_.end()) return {};
   const int64_t end = range.offset + range.bytes;
@@ -39,7 +39,7 @@ std::optional<ByteOwners::Piece> ByteOwners::foreign(const Range& range, int own
   return {};
 }
 
-bool ByteOwners::owns(const Range& range, int owner) const {
+bool ByteOwners::owns(const ByteRange& range, int owner) const {
   auto pieces = buffers_.find(range.buffer);
   int64_t at = range.offset;
   const int64_t end = range.offset + range.bytes;

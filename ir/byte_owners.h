@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "ir/byte_range.h"
+
 namespace tg {
 
 /// The last writer of each byte. An owner is a number that the caller gives to a value, from 1 on.
@@ -15,26 +17,16 @@ class ByteOwners {
   static constexpr int kNone = -1;  ///< never written
   static constexpr int kZero = 0;   ///< filled with zeros
 
-  struct Range {
-    std::string buffer;
-    int64_t offset = 0;
-    int64_t bytes = 0;
-    bool operator==(const Range&) const = default;
-  };
   struct Piece {
     int64_t begin, end;
     int owner;
   };
 
-  void write(const Range& range, int owner);
+  void write(const ByteRange& range, int owner);
   /// The first written piece of a range that is not the owner's.
-  std::optional<Piece> foreign(const Range& range, int owner) const;
+  std::optional<Piece> foreign(const ByteRange& range, int owner) const;
   /// Whether the owner wrote every byte of a range last.
-  bool owns(const Range& range, int owner) const;
-
-  static bool overlap(const Range& a, const Range& b) {
-    return a.buffer == b.buffer && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
-  }
+  bool owns(const ByteRange& range, int owner) const;
 
  private:
   using Pieces = std::map<int64_t, Piece>;  ///< by begin; disjoint

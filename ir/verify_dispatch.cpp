@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/byte_owners.h"
+#include "ir/byte_range.h"
 #include "ir/count_text.h"
 #include "ir/op_view.h"
 #include "ir/parser.h"
@@ -16,11 +16,9 @@ std::string kernelHash(const Item& kernel) { return textHash(print(kernel)); }
 
 namespace {
 
-using Range = ByteOwners::Range;
-
 /// A byte range that a command accesses.
 struct Access {
-  Range range;
+  ByteRange range;
   std::string_view mode;  ///< in, out, inout, texel
   bool writes() const { return mode == "out" || mode == "inout"; }
 };
@@ -37,7 +35,7 @@ class DispatchVerifier {
     errors_.append(failAt(op.loc, fmt::format("{} [plan.{}]: {}", op.info().name, label, message)));
   }
   void hashes();
-  std::string crossing(const Range& range) const;
+  std::string crossing(const ByteRange& range) const;
   void place(const Loc& loc, const Value& value);
   bool accesses(const Op& op, std::vector<Access>* out);
   bool inside(const Op& op, const Access& access);
@@ -85,7 +83,7 @@ void DispatchVerifier::hashes() {
 }
 
 /// The error of a range that crosses the end of an allocation; "" if it does not.
-std::string DispatchVerifier::crossing(const Range& range) const {
+std::string DispatchVerifier::crossing(const ByteRange& range) const {
   if (target_.fit(range.offset, range.bytes) == range.offset) return "";
   return fmt::format("bytes {} to {} of @{} cross a multiple of {}, where one buffer ends", range.offset,
                      range.offset + range.bytes, range.buffer, target_.allocation);
@@ -105,7 +103,7 @@ void DispatchVerifier::place(const Loc& loc, const Value& value) {
 }
 
 bool DispatchVerifier::inside(const Op& op, const Access& access) {
-  const Range& range = access.range;
+  const ByteRange& range = access.range;
   const Item* buffer = module_.find(ItemKind::buffer, range.buffer);
   if (!buffer) {
     report(op, "range", fmt::format("there is no buffer @{}", range.buffer));
@@ -137,8 +135,7 @@ bool DispatchVerifier::accesses(const Op& op, std::vector<Access>* out) {
     good = arg.kind == Operand::Kind::keyword && known && arg.items.size() == 1 &&
            arg.items[0].kind == Operand::Kind::range;
     if (!good) break;
-    const Operand& range = arg.items[0];
-    out->push_back({{range.text, range.items[0].integer, range.items[1].integer}, arg.text});
+    out->push_back({byteRangeOf(arg), arg.text});
   }
   if (!good) {
     report(op, "args", "needs args(in(@buffer[offset:bytes]), …), each of them in, out, inout or texel");
@@ -179,13 +176,13 @@ std::string modeOf(const Type& type) {
 /// The invocations of a dispatch are unordered: outputs must not overlap each other or texel views. A storage input
 /// may have exactly the range of an output, if each element is read only by the invocation that writes it.
 void DispatchVerifier::aliases(const Op& op, const std::vector<Access>& accesses) {
-  auto text = [](const Range& range) {
+  auto text = [](const ByteRange& range) {
     return fmt::format("@{}[{}:{}]", range.buffer, range.offset, range.bytes);
   };
   for (size_t a = 0; a < accesses.size(); ++a) {
     for (size_t b = 0; b < accesses.size(); ++b) {
       const Access &from = accesses[a], &to = accesses[b];
-      if (a == b || !to.writes() || !ByteOwners::overlap(from.range, to.range)) continue;
+      if (a == b || !to.writes() || !overlap(from.range, to.range)) continue;
       if (from.mode == "texel") {
         report(op, "texel",
                fmt::format("the texel range {} overlaps {}, which is written", text(from.range),
@@ -232,7 +229,7 @@ void DispatchVerifier::hazards(const Op& op, const std::vector<Access>& accesses
   for (const Access& access : accesses) {
     for (const auto& [earlier, from] : pending_) {
       if (!access.writes() && !earlier.writes()) continue;
-      if (!ByteOwners::overlap(access.range, earlier.range)) continue;
+      if (!overlap(access.range, earlier.range)) continue;
       errors_.append(
           failAt(
               op.loc,
@@ -252,7 +249,7 @@ void DispatchVerifier::inFlightAccess(const Op& op, const std::vector<Access>& a
   for (const InFlight& begun : inFlight_)
     for (const Access& access : accesses)
       for (const Access& its : begun.accesses) {
-        if (!ByteOwners::overlap(access.range, its.range)) continue;
+        if (!overlap(access.range, its.range)) continue;
         errors_.append(
             failAt(op.loc, fmt::format("{} [plan.collective]: accesses @{}[{}:{}], which a collective "
                                        "in flight uses until the wait for id {}",
@@ -298,7 +295,7 @@ void DispatchVerifier::begin(const Op& op) {
     if (inPlace && (touched[index].mode != "inout" || touched[index].range.bytes % 4 != 0))
       return report(op, "args", "needs args(inout(@buffer[offset:bytes]), …) of whole f32 elements");
     for (size_t other = 0; other < index; ++other)
-      if (ByteOwners::overlap(touched[index].range, touched[other].range))
+      if (overlap(touched[index].range, touched[other].range))
         return report(op, "overlap", "two of its ranges overlap");
   }
   inFlightAccess(op, touched);
@@ -332,8 +329,7 @@ void DispatchVerifier::command(const Op& op) {
         touched[0].range.bytes != touched[1].range.bytes)
       return report(op, "args",
                     "needs args(in(@buffer[offset:bytes]), out(@buffer[offset:bytes])) of equal length");
-    if (ByteOwners::overlap(touched[0].range, touched[1].range))
-      report(op, "overlap", "copies a range over itself");
+    if (overlap(touched[0].range, touched[1].range)) report(op, "overlap", "copies a range over itself");
   }
   inFlightAccess(op, touched);
   hazards(op, touched);

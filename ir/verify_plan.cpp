@@ -24,7 +24,6 @@ class PlanVerifier {
   Result<void> run();
 
  private:
-  using Range = ByteOwners::Range;
   struct Owner {
     std::string name;
     Loc loc;
@@ -35,7 +34,7 @@ class PlanVerifier {
     return fmt::format("{} [plan.{}]", op.info().name, name);
   }
   bool inBuffer(const Loc& loc, std::string_view what, const Place& place, int64_t bytes);
-  bool inOneAllocation(const Loc& loc, std::string_view what, const Range& range);
+  bool inOneAllocation(const Loc& loc, std::string_view what, const ByteRange& range);
   void homes();
   void ioAcrossFunctions();
 
@@ -51,18 +50,18 @@ class PlanVerifier {
   void groupOperand(const Op& op, int binding);
   void read(const Op& op, const Value& value);
   void resultRoom(const Op& op, const Value& value);
-  void overlapsOperands(const Op& op, int slotIndex, const ResultSlot& slot, const Range& range);
-  bool inPlaceLegal(const Op& op, int slotIndex, const Value& result, int binding, const Range& range);
-  void write(const Op& op, const ResultSlot& slot, const Range& range);
+  void overlapsOperands(const Op& op, int slotIndex, const ResultSlot& slot, const ByteRange& range);
+  bool inPlaceLegal(const Op& op, int slotIndex, const Value& result, int binding, const ByteRange& range);
+  void write(const Op& op, const ResultSlot& slot, const ByteRange& range);
   void fill(const Op& op);
   void update(const Op& op);
   void mustBeIo(const Op& op);
 
-  Range rangeOf(const Value& value) const {
+  ByteRange rangeOf(const Value& value) const {
     return {value.place->buffer, value.place->offset, placedBytes(value)};
   }
-  Range slotRange(const Op& op, const ResultSlot& slot) const;
-  Range sourceRange(const Op& op, int binding) const;
+  ByteRange slotRange(const Op& op, const ResultSlot& slot) const;
+  ByteRange sourceRange(const Op& op, int binding) const;
   int newOwner(std::string name, Loc loc) {
     owners_.push_back({std::move(name), std::move(loc)});
     return static_cast<int>(owners_.size()) - 1;
@@ -82,7 +81,7 @@ class PlanVerifier {
   std::unordered_map<const Value*, const Value*>
       inPlaceOf_;  ///< value -> the result that takes over its bytes
   std::unordered_map<const Value*, std::vector<const Op*>> updates_;
-  std::vector<std::pair<Range, const Item*>> io_;
+  std::vector<std::pair<ByteRange, const Item*>> io_;
 };
 
 void PlanVerifier::report(const Loc& loc, std::string message, const Loc& noteLoc, std::string note) {
@@ -110,7 +109,7 @@ bool PlanVerifier::inBuffer(const Loc& loc, std::string_view what, const Place& 
 }
 
 /// Checks that a binding lies inside one allocation: a large buffer is made of several.
-bool PlanVerifier::inOneAllocation(const Loc& loc, std::string_view what, const Range& range) {
+bool PlanVerifier::inOneAllocation(const Loc& loc, std::string_view what, const ByteRange& range) {
   if (target_.fit(range.offset, range.bytes) == range.offset) return true;
   report(loc, fmt::format("{} [plan.allocation]: bytes {} to {} of @{} cross a multiple of {}, where one "
                           "buffer ends",
@@ -130,7 +129,7 @@ void PlanVerifier::homes() {
       continue;
     }
     if (!inBuffer(item->loc, what, *item->place, item->type.bytes())) continue;
-    Range range{"persistent", item->place->offset, item->type.bytes()};
+    ByteRange range{"persistent", item->place->offset, item->type.bytes()};
     if (auto other = taken.foreign(range, -1); other && other->owner >= 0)
       report(item->loc,
              fmt::format("{} [plan.home]: its home overlaps that of @{}", what, items[other->owner]->name),
@@ -159,7 +158,7 @@ void PlanVerifier::ioAcrossFunctions() {
   }
 }
 
-PlanVerifier::Range PlanVerifier::slotRange(const Op& op, const ResultSlot& slot) const {
+ByteRange PlanVerifier::slotRange(const Op& op, const ResultSlot& slot) const {
   const Value& first = *op.result(slot.first);
   if (!slot.group) return rangeOf(first);
   std::vector<Type> types;
@@ -167,7 +166,7 @@ PlanVerifier::Range PlanVerifier::slotRange(const Op& op, const ResultSlot& slot
   return {first.place->buffer, first.place->offset, groupBytes(types)};
 }
 
-PlanVerifier::Range PlanVerifier::sourceRange(const Op& op, int binding) const {
+ByteRange PlanVerifier::sourceRange(const Op& op, int binding) const {
   std::vector<Value*> sources = bindingSources(op, binding);
   if (!op.operands[binding].bindsGroup()) return rangeOf(*sources[0]);
   return {sources[0]->place->buffer, sources[0]->place->offset, groupBytes(typesOf(sources))};
@@ -213,7 +212,7 @@ void PlanVerifier::arguments(const Item& func) {
       continue;
     }
     if (!inBuffer(arg->loc, what, *arg->place, placedBytes(*arg))) continue;
-    Range range = rangeOf(*arg);
+    ByteRange range = rangeOf(*arg);
     if (auto other = bytes_.foreign(range, ByteOwners::kNone))
       report(
           arg->loc,
@@ -308,7 +307,7 @@ void PlanVerifier::resultRoom(const Op& op, const Value& value) {
 
 /// Checks that a result may be written over the bytes of a binding of its own region.
 bool PlanVerifier::inPlaceLegal(const Op& op, int slotIndex, const Value& result, int binding,
-                                const Range& range) {
+                                const ByteRange& range) {
   std::vector<Value*> sources = bindingSources(op, binding);
   auto bad = [&](std::string why) {
     report(
@@ -317,7 +316,7 @@ bool PlanVerifier::inPlaceLegal(const Op& op, int slotIndex, const Value& result
         sources[0]->loc, fmt::format("%{} is defined here", sources[0]->name));
     return false;
   };
-  Range source = sourceRange(op, binding);
+  ByteRange source = sourceRange(op, binding);
   if (source.offset != range.offset || source.bytes != range.bytes)
     return bad("their bytes are not the same");
   for (Value* value : sources)
@@ -328,13 +327,14 @@ bool PlanVerifier::inPlaceLegal(const Op& op, int slotIndex, const Value& result
 }
 
 /// Checks that a result overlaps no binding of its region, unless it is written in place of it and may be.
-void PlanVerifier::overlapsOperands(const Op& op, int slotIndex, const ResultSlot& slot, const Range& range) {
+void PlanVerifier::overlapsOperands(const Op& op, int slotIndex, const ResultSlot& slot,
+                                    const ByteRange& range) {
   const Value& result = *op.result(slot.first);
   const Value* inplace = result.place->inplace;
   bool named = false;
   for (int binding = 0; binding < op.numOperands(); ++binding) {
     std::vector<Value*> sources = bindingSources(op, binding);
-    const bool overlaps = ByteOwners::overlap(sourceRange(op, binding), range);
+    const bool overlaps = overlap(sourceRange(op, binding), range);
     // Another binding may read other rows of the same symbol.
     const bool here = inplace && ownerOf_.contains(inplace) &&
                       ownerOf_.at(sources[0]) == ownerOf_.at(inplace) && (overlaps || sources[0] == inplace);
@@ -354,7 +354,7 @@ void PlanVerifier::overlapsOperands(const Op& op, int slotIndex, const ResultSlo
                                    result.name, inplace->name));
 }
 
-void PlanVerifier::write(const Op& op, const ResultSlot& slot, const Range& range) {
+void PlanVerifier::write(const Op& op, const ResultSlot& slot, const ByteRange& range) {
   // The kernel that writes a group also writes zeros to the padding between its members.
   if (slot.group) bytes_.write(range, ByteOwners::kZero);
   for (int member = 0; member < slot.count; ++member) {
@@ -377,12 +377,12 @@ void PlanVerifier::region(const Op& op) {
   }
   std::vector<ResultSlot> slots = resultSlots(op);
   for (int index = 0; index < static_cast<int>(slots.size()); ++index) {
-    Range range = slotRange(op, slots[index]);
+    ByteRange range = slotRange(op, slots[index]);
     if (slots[index].group)
       inOneAllocation(op.loc, fmt::format("the group of %{}", op.result(slots[index].first)->name), range);
     overlapsOperands(op, index, slots[index], range);
     for (int other = 0; other < index; ++other)
-      if (ByteOwners::overlap(slotRange(op, slots[other]), range))
+      if (overlap(slotRange(op, slots[other]), range))
         report(op.result(slots[index].first)->loc,
                fmt::format("{}: %{} and %{} are written by one region to the same bytes",
                            label(op, "overlap"), op.result(slots[other].first)->name,
@@ -431,7 +431,7 @@ void PlanVerifier::parts(const Op& op) {
   }
   for (const auto& result : op.results) {
     const auto overlaps = [&](const Value& other) {
-      if (!ByteOwners::overlap(rangeOf(*result), rangeOf(other))) return false;
+      if (!overlap(rangeOf(*result), rangeOf(other))) return false;
       report(result->loc,
              fmt::format("{}: %{} overwrites %{}, which ranks read", label(op, "overlap"), result->name,
                          other.name),
@@ -478,8 +478,7 @@ void PlanVerifier::fill(const Op& op) {
                 args->items[0].text == "out" && args->items[0].items[0].kind == Operand::Kind::range;
   if (!formed)
     return report(op.loc, fmt::format("{}: needs args(out(@buffer[offset:bytes]))", label(op, "fill")));
-  const Operand& to = args->items[0].items[0];
-  Range range{to.text, to.items[0].integer, to.items[1].integer};
+  const ByteRange range = byteRangeOf(args->items[0]);
   const Item* buffer = module_.find(ItemKind::buffer, range.buffer);
   if (!buffer || range.offset < 0 || range.bytes <= 0 || range.offset + range.bytes > buffer->bytes)
     return report(op.loc, fmt::format("{}: bytes {} to {} are outside of @{}", label(op, "range"),
@@ -499,8 +498,8 @@ void PlanVerifier::update(const Op& op) {
   const Item* symbol = module_.storage(op.operands[0].text);
   if (!symbol || !ownerOf_.contains(&value)) return;
   read(op, value);
-  Range home{"persistent", rowsHome(op, *symbol).offset, rowsType(op, symbol->type).bytes()};
-  Range from = rangeOf(value);
+  ByteRange home{"persistent", rowsHome(op, *symbol).offset, rowsType(op, symbol->type).bytes()};
+  ByteRange from = rangeOf(value);
   if (from == home) return;
   bytes_.write(home, newOwner(fmt::format("the update of @{}", symbol->name), op.loc));
 }

@@ -32,7 +32,7 @@
 #include "codegen/triangle.h"
 #include "ir/access.h"
 #include "ir/builder.h"
-#include "ir/byte_owners.h"
+#include "ir/byte_range.h"
 #include "ir/kernel/cost.h"
 #include "ir/kernel/custom.h"
 #include "ir/kernel/legalize.h"
@@ -47,18 +47,18 @@
 namespace tg {
 namespace {
 
-using Range = ByteOwners::Range;
+using RangesOfBuffers = std::unordered_map<std::string, std::vector<ByteRange>>;  // by buffer
 
-Range placeOf(const std::vector<Value*>& values, bool group) {
+ByteRange placeOf(const std::vector<Value*>& values, bool group) {
   const Place& place = *values[0]->place;
   return {place.buffer, place.offset, group ? groupBytes(typesOf(values)) : placedBytes(*values[0])};
 }
 
-Range bindingRange(const Op& op, int binding) {
+ByteRange bindingRange(const Op& op, int binding) {
   return placeOf(bindingSources(op, binding), op.operands[binding].bindsGroup());
 }
 
-Range slotRange(const Op& op, const ResultSlot& slot) { return placeOf(valuesOf(op, slot), slot.group); }
+ByteRange slotRange(const Op& op, const ResultSlot& slot) { return placeOf(valuesOf(op, slot), slot.group); }
 
 /// The op that a kernel is named after: one of the heaviest class, the last of these in the text.
 const Op* mainOp(const Op& fused) {
@@ -145,7 +145,7 @@ class FunctionLowering {
 
  private:
   struct Access {
-    Range range;
+    ByteRange range;
     std::string mode;  ///< in, out, inout, texel
   };
 
@@ -157,13 +157,13 @@ class FunctionLowering {
                            const std::vector<Access>& accesses) const;
   std::vector<Access> accessesOf(const Op& fused, const KnownKernel& kernel) const;
   void fill(const Op& op);
-  void zero(const Range& range, const Loc& loc);
-  void copy(const Range& from, const Range& to, const Loc& loc);
+  void zero(const ByteRange& range, const Loc& loc);
+  void copy(const ByteRange& from, const ByteRange& to, const Loc& loc);
   void startValues(const Op& fused, const KnownKernel& kernel, const std::vector<Access>& accesses);
   Access watchWord(const Loc& loc);
   void begin(const Op& op);
   void beginShards(const Op& op);
-  void beginWith(const Op& op, OperandList args, std::vector<Range> ranges, const std::string& reduction);
+  void beginWith(const Op& op, OperandList args, std::vector<ByteRange> ranges, const std::string& reduction);
   void waitFor(const std::vector<Access>& accesses, bool all = false);
   void copies();
   void homes();
@@ -183,22 +183,22 @@ class FunctionLowering {
   int64_t& loopsBytes_;  ///< bytes of @loops so far
   OpList out_;
   Builder build_{out_};
-  std::unordered_map<std::string, std::vector<Range>> read_, written_;  ///< since the last barrier, by buffer
+  RangesOfBuffers read_, written_;  ///< since the last barrier
   /// A collective that was begun and not waited for; inFlight_ has them in order.
   struct InFlight {
     int64_t id;
-    std::vector<Range> ranges;
+    std::vector<ByteRange> ranges;
     Loc loc;
   };
   std::vector<InFlight> inFlight_;
   int64_t collectives_ = 0;
 };
 
-bool overlapsAny(const std::unordered_map<std::string, std::vector<Range>>& ranges, const Range& range) {
+bool overlapsAny(const RangesOfBuffers& ranges, const ByteRange& range) {
   auto of = ranges.find(range.buffer);
   if (of == ranges.end()) return false;
-  for (const Range& other : of->second)
-    if (ByteOwners::overlap(other, range)) return true;
+  for (const ByteRange& other : of->second)
+    if (overlap(other, range)) return true;
   return false;
 }
 
@@ -240,7 +240,7 @@ std::vector<bool> FunctionLowering::texelReads(const Op& fused) const {
   for (int binding = 0; binding < fused.numOperands(); ++binding) {
     if (isNarrow(fused.operands[binding].value->type.dtype)) texel[binding] = false;
     for (const ResultSlot& slot : resultSlots(fused))
-      if (ByteOwners::overlap(bindingRange(fused, binding), slotRange(fused, slot))) texel[binding] = false;
+      if (overlap(bindingRange(fused, binding), slotRange(fused, slot))) texel[binding] = false;
   }
   return texel;
 }
@@ -297,7 +297,8 @@ std::vector<FunctionLowering::Access> FunctionLowering::accessesOf(const Op& fus
   for (size_t index = 0; index < kernel.params.size(); ++index) {
     const LoweredKernel::Param& param = kernel.params[index];
     const Type& type = kernel.types[index];
-    Range range = param.isResult ? slotRange(fused, slots[param.index]) : bindingRange(fused, param.index);
+    ByteRange range =
+        param.isResult ? slotRange(fused, slots[param.index]) : bindingRange(fused, param.index);
     range.bytes = std::max(range.bytes, type.bytes());
     std::string mode = type.texel                  ? "texel"
                        : type.mode == BufMode::in  ? "in"
@@ -339,18 +340,15 @@ Result<void> FunctionLowering::dispatch(const Op& fused) {
   return {};
 }
 
-void FunctionLowering::zero(const Range& range, const Loc& loc) {
+void FunctionLowering::zero(const ByteRange& range, const Loc& loc) {
   command(Opcode::fill, {}, {}, {{range, "out"}}, loc);
 }
 
-void FunctionLowering::copy(const Range& from, const Range& to, const Loc& loc) {
+void FunctionLowering::copy(const ByteRange& from, const ByteRange& to, const Loc& loc) {
   command(Opcode::copy, {}, {}, {{from, "in"}, {to, "out"}}, loc);
 }
 
-void FunctionLowering::fill(const Op& op) {
-  const Operand& range = op.keyword("args")->items[0].items[0];
-  zero({range.text, range.items[0].integer, range.items[1].integer}, op.loc);
-}
+void FunctionLowering::fill(const Op& op) { zero(byteRangeOf(op.keyword("args")->items[0]), op.loc); }
 
 /// Initialises the results of a custom kernel: zeros for those that it adds to, and the value of an inout that is not in
 /// place.
@@ -358,17 +356,17 @@ void FunctionLowering::startValues(const Op& fused, const KnownKernel& kernel,
                                    const std::vector<Access>& accesses) {
   for (size_t index = 0; index < kernel.params.size(); ++index) {
     const LoweredKernel::Param& param = kernel.params[index];
-    const Range& to = accesses[index].range;
+    const ByteRange& to = accesses[index].range;
     if (kernel.types[index].mode == BufMode::accum) zero(to, fused.loc);
     if (param.binding < 0) continue;
-    Range from = bindingRange(fused, param.binding);
+    ByteRange from = bindingRange(fused, param.binding);
     if (!(from == to)) copy(from, to, fused.loc);
   }
 }
 
 /// A word of @loops, zeroed, for a dispatch whose kernel watches its loops.
 FunctionLowering::Access FunctionLowering::watchWord(const Loc& loc) {
-  Range word{std::string(kLoopsBuffer), loopsBytes_, byteSize(DType::u32)};
+  ByteRange word{std::string(kLoopsBuffer), loopsBytes_, byteSize(DType::u32)};
   loopsBytes_ += std::max(target_.alignment, word.bytes);
   zero(word, loc);
   return {std::move(word), "inout"};
@@ -378,14 +376,14 @@ FunctionLowering::Access FunctionLowering::watchWord(const Loc& loc) {
 /// zero. Like a barrier, it waits for all earlier commands.
 void FunctionLowering::begin(const Op& op) {
   constexpr int64_t kMember = 16;  // the alignment of members of a group
-  std::vector<Range> ranges;
+  std::vector<ByteRange> ranges;
   for (const auto& result : op.results) ranges.push_back(placeOf({result.get()}, false));
-  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
+  std::sort(ranges.begin(), ranges.end(), [](const ByteRange& a, const ByteRange& b) {
     return std::tie(a.buffer, a.offset) < std::tie(b.buffer, b.offset);
   });
-  std::vector<Range> merged;
-  for (const Range& range : ranges) {
-    Range* last = merged.empty() ? nullptr : &merged.back();
+  std::vector<ByteRange> merged;
+  for (const ByteRange& range : ranges) {
+    ByteRange* last = merged.empty() ? nullptr : &merged.back();
     const bool adjoins = last && last->buffer == range.buffer &&
                          (last->offset + last->bytes + kMember - 1) / kMember * kMember == range.offset;
     const int64_t bytes = adjoins ? range.offset + range.bytes - last->offset : 0;
@@ -395,14 +393,14 @@ void FunctionLowering::begin(const Op& op) {
       merged.push_back(range);
   }
   OperandList args;
-  for (const Range& range : merged) args.push_back(argument({range, "inout"}));
+  for (const ByteRange& range : merged) args.push_back(argument({range, "inout"}));
   beginWith(op, std::move(args), std::move(merged), as::all_reduce(op).reduction());
 }
 
 /// Begins a reduce_scatter or all_gather: one pair of ranges for each operand and its result.
 void FunctionLowering::beginShards(const Op& op) {
   OperandList args;
-  std::vector<Range> ranges;
+  std::vector<ByteRange> ranges;
   std::vector<Access> accesses;
   for (int i = 0; i < op.numOperands(); ++i) {
     accesses.push_back({placeOf({op.in(i)}, false), "in"});
@@ -417,7 +415,7 @@ void FunctionLowering::beginShards(const Op& op) {
   beginWith(op, std::move(args), std::move(ranges), scatters ? as::reduce_scatter(op).reduction() : "same");
 }
 
-void FunctionLowering::beginWith(const Op& op, OperandList args, std::vector<Range> ranges,
+void FunctionLowering::beginWith(const Op& op, OperandList args, std::vector<ByteRange> ranges,
                                  const std::string& reduction) {
   AttrList attrs = {{"id", Attr::of(collectives_)}, {"reduction", Attr::word(reduction)}};
   if (op.code != Opcode::all_reduce)
@@ -433,7 +431,7 @@ void FunctionLowering::waitFor(const std::vector<Access>& accesses, bool all) {
   std::erase_if(inFlight_, [&](const InFlight& begun) {
     bool touched = all;
     for (const Access& access : accesses)
-      for (const Range& range : begun.ranges) touched = touched || ByteOwners::overlap(access.range, range);
+      for (const ByteRange& range : begun.ranges) touched = touched || overlap(access.range, range);
     if (touched) build_.setLoc(begun.loc).create(Opcode::collective_wait, {}, {{"id", Attr::of(begun.id)}});
     return touched;
   });
@@ -444,8 +442,8 @@ void FunctionLowering::copies() {
   for (Op* op : func_.body.ops) {
     if (op->code != Opcode::update) continue;
     const Item& symbol = *module_.storage(op->operands[0].text);
-    Range from = placeOf({as::update(*op).value()}, false);
-    Range to{symbol.place->buffer, rowsHome(*op, symbol).offset, rowsType(*op, symbol.type).bytes()};
+    ByteRange from = placeOf({as::update(*op).value()}, false);
+    ByteRange to{symbol.place->buffer, rowsHome(*op, symbol).offset, rowsType(*op, symbol.type).bytes()};
     if (!(from == to)) copy(from, to, op->loc);
   }
 }

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/op_view.h"
 #include "ir/verify_dispatch.h"
 
@@ -73,19 +75,14 @@ Result<std::vector<BindingKind>> bindingsOf(const Module& module, const Item& bi
 
 namespace {
 
-BufferRange rangeOf(const Operand& argument) {
-  const Operand& named = argument.items.front();
-  return {named.text, named.items[0].integer, named.items[1].integer};
-}
-
 DispatchStep dispatchOf(const Op& op) {
   DispatchStep dispatch;
   dispatch.kernel = as::dispatch(op).kernel();
   dispatch.label = as::dispatch(op).label();
-  const Operand& grid = *as::dispatch(op).grid();
-  for (size_t axis = 0; axis < grid.items.size() && axis < 3; ++axis)
-    dispatch.grid[axis] = static_cast<uint32_t>(grid.items[axis].integer);
-  for (const Operand& argument : op.keyword("args")->items) dispatch.bindings.push_back(rangeOf(argument));
+  std::ranges::transform(gridOf(op), dispatch.grid.begin(),
+                         [](int64_t extent) { return static_cast<uint32_t>(extent); });
+  for (const Operand& argument : op.keyword("args")->items)
+    dispatch.bindings.push_back(byteRangeOf(argument));
   return dispatch;
 }
 
@@ -102,16 +99,16 @@ std::vector<ProgramStep> programSteps(const Item& func) {
       const as::collective_begin collective(*op);
       CollectiveStep begin{collective.id(), collective.kind(), collective.reduction(), {}, {}};
       for (const Operand& argument : op->keyword("args")->items)
-        (argument.text == "out" ? begin.receive : begin.send).push_back(rangeOf(argument));
+        (argument.text == "out" ? begin.receive : begin.send).push_back(byteRangeOf(argument));
       steps.push_back({op->loc, std::move(begin)});
     }
     if (op->code != Opcode::fill && op->code != Opcode::copy) continue;
     const auto& args = op->keyword("args")->items;
-    BufferRange first = rangeOf(args[0]);
+    ByteRange first = byteRangeOf(args[0]);
     if (op->code == Opcode::fill) {
       steps.push_back({op->loc, FillStep{std::move(first)}});
     } else {
-      steps.push_back({op->loc, CopyStep{std::move(first), rangeOf(args[1])}});
+      steps.push_back({op->loc, CopyStep{std::move(first), byteRangeOf(args[1])}});
     }
   }
   return steps;

@@ -8,38 +8,33 @@
 #include <variant>
 #include <vector>
 
+#include "ir/byte_range.h"
 #include "ir/module.h"
 #include "ir/result.h"
 #include "runtime/vulkan/pipeline.h"
 
 namespace tg {
 
-/// A byte range of a buffer, such as `@arena[1024:512]`.
-struct BufferRange {
-  std::string buffer;
-  int64_t offset = 0, bytes = 0;
-};
-
 struct DispatchStep {
   std::string kernel;  ///< the name of a binary
   std::string label;   ///< what it computes, for messages; may be empty
   std::array<uint32_t, 3> grid{1, 1, 1};
-  std::vector<BufferRange> bindings;  ///< in the order of the kernel's parameters
+  std::vector<ByteRange> bindings;  ///< in the order of the kernel's parameters
 };
 struct BarrierStep {};
 /// Fills a range with zeros.
 struct FillStep {
-  BufferRange range;
+  ByteRange range;
 };
 struct CopyStep {
-  BufferRange source, target;  ///< equally long
+  ByteRange source, target;  ///< equally long
 };
 
 /// Starts a collective after all earlier commands.
 struct CollectiveStep {
   int64_t id = 0;
   std::string kind, reduction;  ///< `all_reduce`, `reduce_scatter`, `all_gather`; `mean`, `sum`, `same`
-  std::vector<BufferRange> send, receive;  ///< all_reduce is in place and has only `send`
+  std::vector<ByteRange> send, receive;  ///< all_reduce is in place and has only `send`
 };
 /// Waits for the collective with this id.
 struct WaitStep {

@@ -29,7 +29,7 @@ std::vector<std::shared_ptr<vulkan::Buffer>> Executor::Program::allBuffers() con
   return out;
 }
 
-Result<vulkan::Binding> Executor::Program::binding(const Loc& loc, const BufferRange& named) const {
+Result<vulkan::Binding> Executor::Program::binding(const Loc& loc, const ByteRange& named) const {
   auto found = range(named.buffer, named.offset, named.bytes);
   if (!found) return failAt(loc, found.error().message());
   return *found;
@@ -52,7 +52,7 @@ std::string Executor::Program::labelOf(const DispatchStep& step) const {
   constexpr size_t kNamed = 8;
   std::string label = step.label.empty() ? step.kernel : fmt::format("{} ({})", step.kernel, step.label);
   std::vector<std::string_view> bound;
-  for (const BufferRange& range : step.bindings) {
+  for (const ByteRange& range : step.bindings) {
     const auto found = homes.find(range.buffer);
     if (found == homes.end()) continue;
     const std::vector<Home>& all = found->second;
@@ -72,7 +72,7 @@ Result<vulkan::Command> Executor::Program::command(const Loc& loc, const Dispatc
   dispatch.pipeline = pipeline->second;
   dispatch.label = labelOf(step);
   dispatch.grid = step.grid;
-  for (const BufferRange& named : step.bindings) {
+  for (const ByteRange& named : step.bindings) {
     TG_TRY(vulkan::Binding bound, binding(loc, named));
     dispatch.bindings.push_back(bound);
   }
@@ -97,9 +97,8 @@ Result<vulkan::Command> Executor::Program::command(const Loc& loc, const CopySte
 
 Result<CollectiveArgs> Executor::Program::argsOf(const Loc& loc, const CollectiveStep& step) const {
   CollectiveArgs args{collective::kindOf(step.kind), collective::reductionOf(step.reduction), {}, {}};
-  auto bind = [&](const std::vector<BufferRange>& named,
-                  std::vector<vulkan::Binding>& ranges) -> Result<void> {
-    for (const BufferRange& each : named) {
+  auto bind = [&](const std::vector<ByteRange>& named, std::vector<vulkan::Binding>& ranges) -> Result<void> {
+    for (const ByteRange& each : named) {
       TG_TRY(vulkan::Binding at, binding(loc, each));
       ranges.push_back(at);
     }

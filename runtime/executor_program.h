@@ -40,7 +40,7 @@ struct Executor::Program {
   Result<vulkan::Command> command(const Loc& loc, const BarrierStep& step) const;
   Result<vulkan::Command> command(const Loc& loc, const FillStep& step) const;
   Result<vulkan::Command> command(const Loc& loc, const CopyStep& step) const;
-  Result<vulkan::Binding> binding(const Loc& loc, const BufferRange& named) const;
+  Result<vulkan::Binding> binding(const Loc& loc, const ByteRange& named) const;
   Result<CollectiveArgs> argsOf(const Loc& loc, const CollectiveStep& step) const;
 };
 

@@ -48,7 +48,7 @@ std::string allocationName(const std::string& buffer, int64_t index) {
   return index ? fmt::format("{}.{}", buffer, index) : buffer;
 }
 
-Json asJson(const BufferRange& range, const Target& target) {
+Json asJson(const ByteRange& range, const Target& target) {
   return {{"buffer", allocationName(range.buffer, range.offset / target.allocation)},
           {"offset", range.offset % target.allocation},
           {"bytes", range.bytes}};
@@ -56,7 +56,7 @@ Json asJson(const BufferRange& range, const Target& target) {
 
 /// Rounds a range up to whole words, as kernels and fills access it: the last of an odd number of 16-bit elements has a
 /// word to itself.
-BufferRange wholeWords(BufferRange range) {
+ByteRange wholeWords(ByteRange range) {
   range.bytes = (range.bytes + 3) / 4 * 4;
   return range;
 }
@@ -130,7 +130,7 @@ class ManifestMaker {
                                      countText(step.bindings.size(), "binding")));
     Json made = {{"dispatch", step.kernel}, {"label", step.label}, {"grid", step.grid}};
     for (size_t i = 0; i < step.bindings.size(); ++i) {
-      const BufferRange range = wholeWords(step.bindings[i]);
+      const ByteRange range = wholeWords(step.bindings[i]);
       addRange(needs_, range.offset % target_.allocation, range.bytes, vulkan::texelBytes(kinds->second[i]));
       made["bindings"].push_back(asJson(range, target_));
     }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/byte_range.h"
 #include "ir/kernel/watch_loops.h"
 
 namespace tg {
@@ -85,14 +86,14 @@ class Judge {
 
   KernelNeeds needsOf(const Op& op, const Item& kernel, const Item& binary) const {
     KernelNeeds needs = tg::needsOf(kernel);
-    for (const Operand& extent : op.keyword("grid")->items) addGrid(needs, std::span(&extent.integer, 1));
+    addGrid(needs, gridOf(op));
     const OperandList& args = op.keyword("args")->items;
     bool watched = false;  // its loops set a status word in @loops if the device ends them early
     for (size_t i = 0; i < args.size() && i < kernel.body.args.size(); ++i) {
       const Type& type = kernel.body.args[i]->type;
-      const Operand& range = args[i].items.front();
-      watched |= range.text == kLoopsBuffer;
-      addRange(needs, range.items[0].integer, range.items[1].integer,
+      const ByteRange range = byteRangeOf(args[i]);
+      watched |= range.buffer == kLoopsBuffer;
+      addRange(needs, range.offset, range.bytes,
                type.texel ? byteSize(type.dtype) * std::max<int64_t>(1, type.lanes) : 0);
     }
     if (!watched && !limits_.gives(LimitId::loopIterations, Target().loopIterations)) addLoops(needs, kernel);

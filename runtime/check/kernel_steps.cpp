@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "ir/builder.h"
+#include "ir/byte_range.h"
 #include "runtime/check/verify_device.h"
 #include "runtime/interp/kernel_interp.h"
 #include "runtime/interp/tolerance.h"
@@ -47,12 +48,12 @@ std::unique_ptr<Item> stepOf(const Op& command, const Item* kernel, std::string 
   if (!kernel) return out;
   const OperandList& args = command.keyword("args")->items;
   for (size_t i = 0; i < args.size(); ++i) {
-    const Operand& range = args[i].items.front();
+    const ByteRange range = byteRangeOf(args[i]);
     DType dtype = kernel->body.args[i]->type.dtype;
     auto value = std::make_unique<Value>();
     value->name = fmt::format("{}", i);
-    value->type = Type::tensor(dtype, {range.items[1].integer / byteSize(dtype)});
-    value->place = Place{range.text, range.items[0].integer, nullptr, 0};
+    value->type = Type::tensor(dtype, {range.bytes / byteSize(dtype)});
+    value->place = Place{range.buffer, range.offset, nullptr, 0};
     Builder(out->body.ops).op(Opcode::capture, {value.get()}, {{"name", Attr::string(value->name)}});
     // The command owns the captured values; an executor ignores the results of commands.
     out->body.ops.front()->results.push_back(std::move(value));
@@ -89,15 +90,12 @@ Result<std::vector<NdArray>> interpreted(const Module& module, const KernelStep&
   std::vector<KernelBuffer> buffers;
   for (const StepBuffer& buffer : step.buffers) memory.push_back(memoryOf(buffer.before, wide));
   for (auto& bytes : memory) buffers.push_back({bytes.data(), static_cast<int64_t>(bytes.size())});
-  std::array<int64_t, 3> grid{1, 1, 1};
-  const OperandList& extents = step.op->keyword("grid")->items;
-  for (size_t axis = 0; axis < extents.size() && axis < 3; ++axis) grid[axis] = extents[axis].integer;
   KernelRunOptions options;
   options.checks = findings != nullptr;
   options.subgroupSize = subgroup;
   options.wide = wide;
   options.module = &module;
-  TG_TRY(KernelCounters counted, runKernel(*step.kernel, buffers, grid, options));
+  TG_TRY(KernelCounters counted, runKernel(*step.kernel, buffers, gridOf(*step.op), options));
   if (findings) *findings = std::move(counted.findings);
   std::vector<NdArray> out;
   for (size_t i = 0; i < memory.size(); ++i) out.push_back(arrayOf(memory[i], step.buffers[i].before, wide));

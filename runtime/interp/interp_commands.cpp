@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "ir/byte_range.h"
 #include "ir/op_view.h"
 #include "ir/target.h"
 #include "runtime/interp/interp_state.h"
@@ -45,9 +46,6 @@ class CommandWalk {
       TG_TRY(std::span<std::byte> bytes, bytesOf(memory_, op, argument));
       buffers.push_back({bytes.data(), static_cast<int64_t>(bytes.size())});
     }
-    std::array<int64_t, 3> grid{1, 1, 1};
-    const OperandList& extents = as::dispatch(op).grid()->items;
-    for (size_t axis = 0; axis < extents.size(); ++axis) grid[axis] = extents[axis].integer;
     if (call_.state.options.kernel.wide)
       return failAt(op.loc, "planned memory holds f32: its kernels cannot run wide");
     KernelRunOptions options = call_.state.options.kernel;
@@ -55,7 +53,7 @@ class CommandWalk {
     // Kernels may rely on the subgroup width that their target states.
     TG_TRY(Target target, targetOf(options.module->attrs));
     if (target.subgroup > 1) options.subgroupSize = static_cast<uint32_t>(target.subgroup);
-    TG_TRY(KernelCounters counted, runKernel(*kernel, buffers, grid, options));
+    TG_TRY(KernelCounters counted, runKernel(*kernel, buffers, gridOf(op), options));
     RunCounters& counters = call_.result.counters;
     counters.outOfRange += counted.outOfRange;
     counters.races += counted.races;

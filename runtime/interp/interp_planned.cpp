@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ir/access.h"
+#include "ir/byte_range.h"
 #include "ir/collective.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
@@ -19,9 +20,8 @@ Result<const Place*> homeOf(const Value& value) {
 }
 
 Result<std::span<std::byte>> bytesOf(PlannedMemory& memory, const Op& op, const Operand& argument) {
-  const Operand* range = &argument;
-  while (range->kind == Operand::Kind::keyword) range = &range->items[0];
-  return memory.range(range->text, range->items[0].integer, range->items[1].integer, op.loc);
+  const ByteRange range = byteRangeOf(argument);
+  return memory.range(range.buffer, range.offset, range.bytes, op.loc);
 }
 
 Result<void> runFill(PlannedMemory& memory, const Op& op) {
@@ -119,13 +119,6 @@ Result<void> collectOutputs(InterpCall& call) {
 
 namespace {
 
-/// A half-open byte range of one buffer.
-struct Extent {
-  std::string buffer;
-  int64_t begin, end;
-  bool operator==(const Extent&) const = default;
-};
-
 class PlannedWalk {
  public:
   explicit PlannedWalk(InterpCall& call) : call_(call), memory_(call.state.memory) {}
@@ -202,24 +195,24 @@ class PlannedWalk {
     return {};
   }
 
-  static Extent extentOf(const Value& value, const Place& place) {
-    return {place.buffer, place.offset, place.offset + placedBytes(value.type, place)};
+  static ByteRange rangeOf(const Value& value, const Place& place) {
+    return {place.buffer, place.offset, placedBytes(value.type, place)};
   }
 
   /// Poisons the results of a dispatch before it runs: it may write results before it has read all operands. Only a
   /// result in place of an operand, with exactly the same bytes, leaves that operand readable.
   Result<void> poisonResults(const Op& op) {
-    std::vector<Extent> reads;
+    std::vector<ByteRange> reads;
     std::vector<const Value*> sources;
     forEachUse(op, [&](Value* value) { sources.push_back(value); });
     for (const Value* value : sources) {
       TG_TRY(const Place* place, homeOf(*value));
-      reads.push_back(extentOf(*value, *place));
+      reads.push_back(rangeOf(*value, *place));
     }
     for (const auto& result : op.results) {
       TG_TRY(const Place* place, homeOf(*result));
       const bool inPlace =
-          place->inplace || std::ranges::find(reads, extentOf(*result, *place)) != reads.end();
+          place->inplace || std::ranges::find(reads, rangeOf(*result, *place)) != reads.end();
       if (!inPlace) TG_CHECK(memory_.poison(result->type, *place, result->loc));
     }
     return {};

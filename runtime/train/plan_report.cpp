@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/access.h"
+#include "ir/byte_range.h"
 #include "ir/json_text.h"
 #include "ir/kernel/cost.h"
 #include "ir/target.h"
@@ -15,19 +16,6 @@
 namespace tg {
 
 namespace {
-
-struct Range {
-  std::string buffer;
-  int64_t offset = 0, bytes = 0;
-  bool overlaps(const Range& other) const {
-    return buffer == other.buffer && offset < other.offset + other.bytes && other.offset < offset + bytes;
-  }
-};
-
-Range argumentRange(const Operand& argument) {
-  const Operand& range = argument.items.front();
-  return {range.text, range.items[0].integer, range.items[1].integer};
-}
 
 const OperandList& argumentsOf(const Op& op) {
   static const OperandList none;
@@ -44,7 +32,7 @@ class MemoryTrace {
   void step(std::string label, std::string source) {
     out_.steps.push_back({std::move(label), std::move(source), 0});
   }
-  void read(const Range& range);
+  void read(const ByteRange& range);
   /// Must be called after the step's reads.
   void write(MemoryValue value);
   void fixed(MemoryValue value) { out_.values.push_back(std::move(value)); }
@@ -52,7 +40,7 @@ class MemoryTrace {
   int now() const { return static_cast<int>(out_.steps.size()) - 1; }
 
  private:
-  Range rangeOfEntry(size_t entry) const {
+  ByteRange rangeOfEntry(size_t entry) const {
     const MemoryValue& value = entries_[entry];
     return {value.room, value.offset, value.bytes};
   }
@@ -63,16 +51,16 @@ class MemoryTrace {
   std::vector<size_t> live_;          ///< entries that have not been overwritten
 };
 
-void MemoryTrace::read(const Range& range) {
+void MemoryTrace::read(const ByteRange& range) {
   for (size_t entry : live_)
-    if (range.overlaps(rangeOfEntry(entry))) entries_[entry].last = now();
+    if (overlap(range, rangeOfEntry(entry))) entries_[entry].last = now();
 }
 
 void MemoryTrace::write(MemoryValue value) {
   if (value.room != "arena") return;
-  const Range range{value.room, value.offset, value.bytes};
+  const ByteRange range{value.room, value.offset, value.bytes};
   std::erase_if(
-      live_, [&](size_t old) { return entries_[old].first != now() && range.overlaps(rangeOfEntry(old)); });
+      live_, [&](size_t old) { return entries_[old].first != now() && overlap(range, rangeOfEntry(old)); });
   value.first = value.last = now();
   live_.push_back(entries_.size());
   entries_.push_back(std::move(value));
@@ -106,8 +94,8 @@ MemoryValue placed(const Value& value) {
 }
 
 /// The range from the first to the last of these values, which lie in one buffer, with padding after it.
-Range spanOf(const std::vector<Value*>& values) {
-  Range span{values[0]->place->buffer, values[0]->place->offset, placedBytes(*values[0])};
+ByteRange spanOf(const std::vector<Value*>& values) {
+  ByteRange span{values[0]->place->buffer, values[0]->place->offset, placedBytes(*values[0])};
   for (const Value* value : values) {
     const int64_t end = std::max(span.offset + span.bytes, value->place->offset + placedBytes(*value));
     span.offset = std::min(span.offset, value->place->offset);
@@ -149,7 +137,7 @@ void plannedStep(const Op& op, MemoryTrace& memory) {
   readOperands(op, memory);
   if (op.code == Opcode::fill)
     for (const Operand& argument : argumentsOf(op)) {
-      Range range = argumentRange(argument);
+      ByteRange range = byteRangeOf(argument);
       memory.write({"padding", "bytes", locString(op.loc), range.buffer, range.offset, range.bytes});
     }
   for (const auto& result : op.results) {
@@ -182,10 +170,10 @@ void commandStep(const Module& module, const Op& op, MemoryTrace& memory) {
     return op.code == Opcode::copy ? i == 1 : args[i].text != "in" && !args[i].text.starts_with("texel");
   };
   for (size_t i = 0; i < args.size(); ++i)
-    if (op.code != Opcode::fill && args[i].text != "out") memory.read(argumentRange(args[i]));
+    if (op.code != Opcode::fill && args[i].text != "out") memory.read(byteRangeOf(args[i]));
   for (size_t i = 0; i < args.size(); ++i) {
     if (!writes(i)) continue;
-    Range range = argumentRange(args[i]);
+    ByteRange range = byteRangeOf(args[i]);
     const Value* param = kernel && i < kernel->body.args.size() ? kernel->body.args[i].get() : nullptr;
     memory.write({param ? param->name : labelOf(op), param ? param->type.str() : "bytes", source,
                   range.buffer, range.offset, range.bytes});
@@ -201,16 +189,13 @@ double leastBytes(int64_t range, const ParamTraffic& traffic) {
 CommandReport dispatchReport(const Module& module, const Op& op,
                              std::map<std::pair<std::string, std::array<int64_t, 3>>, KernelCost>& costs) {
   CommandReport out{"dispatch", op.operands[0].text, op.word("label"), locString(op.loc)};
-  std::array<int64_t, 3> grid{1, 1, 1};
-  const Operand& extents = *op.keyword("grid");
-  for (size_t axis = 0; axis < extents.items.size() && axis < 3; ++axis)
-    grid[axis] = extents.items[axis].integer;
+  const std::array<int64_t, 3> grid = gridOf(op);
   const auto& args = argumentsOf(op);
   const Item* kernel = module.find(ItemKind::kernel, out.kernel);
   if (!kernel || kernel->body.args.size() != args.size()) {
     out.counted = false;
     for (const Operand& argument : args)
-      out.bytes += static_cast<double>(argumentRange(argument).bytes) * (argument.text == "inout" ? 2 : 1);
+      out.bytes += static_cast<double>(byteRangeOf(argument).bytes) * (argument.text == "inout" ? 2 : 1);
     return out;
   }
   auto [cost, fresh] = costs.try_emplace({out.kernel, grid});
@@ -218,7 +203,7 @@ CommandReport dispatchReport(const Module& module, const Op& op,
   out.flops = cost->second.flops;
   for (size_t i = 0; i < args.size(); ++i) {
     const ParamTraffic& traffic = cost->second.params[i];
-    out.bytes += leastBytes(argumentRange(args[i]).bytes, traffic);
+    out.bytes += leastBytes(byteRangeOf(args[i]).bytes, traffic);
   }
   return out;
 }
@@ -241,7 +226,7 @@ std::vector<CommandReport> commandReports(const Module& module, const Item& func
     if (op->code == Opcode::dispatch) out.push_back(dispatchReport(module, *op, costs));
     if (op->code != Opcode::fill && op->code != Opcode::copy) continue;
     bool copies = op->code == Opcode::copy;
-    double bytes = static_cast<double>(argumentRange(argumentsOf(*op)[0]).bytes) * (copies ? 2 : 1);
+    double bytes = static_cast<double>(byteRangeOf(argumentsOf(*op)[0]).bytes) * (copies ? 2 : 1);
     out.push_back({copies ? "copy" : "fill", "", "", locString(op->loc), bytes, 0, true});
   }
   return out;
