@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/builder.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -106,6 +107,9 @@ Value* Builder::sum(Value* x, std::vector<int64_t> axes, bool keepdims) {
   return reduce(Opcode::sum, x, std::move(axes), keepdims);
 }
 
+static bool areAll(const std::vector<int64_t>& numbers, int64_t number) {
+  return std::ranges::all_of(numbers, [&](int64_t each) { return each == number; });
+}
 static Attr shapeAttr(const Shape& shape) { return Attr::ints({shape.begin(), shape.end()}); }
 
 Value* Builder::reshape(Value* x, const Shape& shape) {
@@ -118,6 +122,31 @@ Value* Builder::broadcastTo(Value* x, const Shape& shape) {
 }
 Value* Builder::transpose(Value* x, std::vector<int64_t> perm) {
   return op(Opcode::transpose, {x}, {{"perm", Attr::ints(perm)}});
+}
+Value* Builder::slice(Value* x, const std::vector<int64_t>& starts, const std::vector<int64_t>& limits,
+                      std::vector<int64_t> strides) {
+  if (areAll(strides, 1)) strides.clear();
+  if (areAll(starts, 0) && std::ranges::equal(limits, x->type.shape) && strides.empty()) return x;
+  return op(
+      Opcode::slice, {x},
+      {{"starts", Attr::ints(starts)}, {"limits", Attr::ints(limits)}, {"strides", Attr::ints(strides)}});
+}
+Value* Builder::part(Value* x, int axis, int64_t from, int64_t to) {
+  std::vector<int64_t> starts(static_cast<size_t>(x->type.rank()));
+  std::vector<int64_t> limits(x->type.shape.begin(), x->type.shape.end());
+  starts[static_cast<size_t>(axis)] = from;
+  limits[static_cast<size_t>(axis)] = to;
+  return slice(x, starts, limits);
+}
+Value* Builder::pad(Value* x, const std::vector<int64_t>& low, const std::vector<int64_t>& high, double value,
+                    std::vector<int64_t> interior) {
+  if (areAll(interior, 0)) interior.clear();
+  if (areAll(low, 0) && areAll(high, 0) && interior.empty()) return x;
+  return op(Opcode::pad, {x},
+            {{"low", Attr::ints(low)},
+             {"high", Attr::ints(high)},
+             {"interior", Attr::ints(interior)},
+             {"value", Attr::of(value)}});
 }
 Value* Builder::cast(Value* x, DType dtype) {
   if (x->type.dtype == dtype) return x;

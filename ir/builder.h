@@ -85,6 +85,14 @@ class Builder {
   Value* reshape(Value* x, const Shape& shape);
   Value* broadcastTo(Value* x, const Shape& shape);
   Value* transpose(Value* x, std::vector<int64_t> perm);
+  /// x[starts : limits : strides], or x itself if that is all of it. Without strides they are 1.
+  Value* slice(Value* x, const std::vector<int64_t>& starts, const std::vector<int64_t>& limits,
+               std::vector<int64_t> strides = {});
+  /// The elements from `from` up to `to` along an axis.
+  Value* part(Value* x, int axis, int64_t from, int64_t to);
+  /// x with elements of `value` around it and, if `interior` is given, between its elements; x itself if there are none.
+  Value* pad(Value* x, const std::vector<int64_t>& low, const std::vector<int64_t>& high, double value = 0,
+             std::vector<int64_t> interior = {});
   Value* cast(Value* x, DType dtype);
   /// Sums x down to `shape`: the reverse of a broadcast.
   Value* sumTo(Value* x, const Shape& shape);

@@ -247,7 +247,7 @@ Value* ofWhole(Builder& builder, const Item& param, const Value& read, Value* gr
   std::vector<int64_t> low(static_cast<size_t>(param.type.rank()), 0), high = low;
   low[0] = rows[0];
   high[0] = param.type.shape[0] - rows[1];
-  return builder.op(Opcode::pad, {gradient}, {{"low", Attr::ints(low)}, {"high", Attr::ints(high)}});
+  return builder.pad(gradient, low, high);
 }
 
 /// Differentiates the loss and adds a tg.param_grad for each parameter: the sum over all of its reads.

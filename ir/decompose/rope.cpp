@@ -10,11 +10,7 @@ namespace tg::decomposition {
 
 /// Columns [from, to) of the last axis.
 static TensorExpr columns(const TensorExpr& x, int64_t from, int64_t to) {
-  std::vector<int64_t> starts(static_cast<size_t>(x.rank()), 0), limits(x.shape().begin(), x.shape().end());
-  starts.back() = from;
-  limits.back() = to;
-  return {x.builder, x.builder->op(Opcode::slice, {x.value},
-                                   {{"starts", Attr::ints(starts)}, {"limits", Attr::ints(limits)}})};
+  return {x.builder, x.builder->part(x.value, x.rank() - 1, from, to)};
 }
 
 static TensorExpr rotated(const TensorExpr& x, const TensorExpr& cosine, const TensorExpr& sine) {

@@ -34,14 +34,11 @@ Results expand(at::split, const Composite& composite) {
   int64_t sections = as::split(composite.op).sections();
   std::vector<int64_t> sizes = as::split(composite.op).sizes();
   if (sections) sizes.assign(static_cast<size_t>(sections), x.shape()[axis] / sections);
-  std::vector<int64_t> starts(static_cast<size_t>(x.rank()), 0), limits(x.shape().begin(), x.shape().end());
   Results out;
+  int64_t start = 0;
   for (int64_t size : sizes) {
-    limits[static_cast<size_t>(axis)] = starts[static_cast<size_t>(axis)] + size;
-    out.push_back({&composite.builder,
-                   composite.builder.op(Opcode::slice, {x.value},
-                                        {{"starts", Attr::ints(starts)}, {"limits", Attr::ints(limits)}})});
-    starts[static_cast<size_t>(axis)] += size;
+    out.push_back({&composite.builder, composite.builder.part(x.value, axis, start, start + size)});
+    start += size;
   }
   return out;
 }

@@ -22,25 +22,14 @@ static TensorExpr transposed(const TensorExpr& x, std::vector<int64_t> perm) {
 static TensorExpr extended(const TensorExpr& x, std::array<int64_t, 2> before, std::array<int64_t, 2> behind,
                            double value = 0) {
   std::vector<int64_t> low(4, 0), high(4, 0), starts(4, 0), limits(x.shape().begin(), x.shape().end());
-  bool pads = false, cuts = false;
   for (size_t i = 0; i < 2; ++i) {
     size_t axis = i + kH;
     starts[axis] = std::max<int64_t>(0, -before[i]);
     limits[axis] += std::min<int64_t>(0, behind[i]);
     low[axis] = std::max<int64_t>(0, before[i]);
     high[axis] = std::max<int64_t>(0, behind[i]);
-    cuts = cuts || before[i] < 0 || behind[i] < 0;
-    pads = pads || before[i] > 0 || behind[i] > 0;
   }
-  TensorExpr out = x;
-  if (cuts)
-    out.value = x.builder->op(Opcode::slice, {out.value},
-                              {{"starts", Attr::ints(starts)}, {"limits", Attr::ints(limits)}});
-  if (pads)
-    out.value =
-        x.builder->op(Opcode::pad, {out.value},
-                      {{"low", Attr::ints(low)}, {"high", Attr::ints(high)}, {"value", Attr::of(value)}});
-  return out;
+  return {x.builder, x.builder->pad(x.builder->slice(x.value, starts, limits), low, high, value)};
 }
 
 static TensorExpr padded(const TensorExpr& x, const Window& window, double value = 0) {

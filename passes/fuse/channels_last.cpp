@@ -79,12 +79,9 @@ class ChannelsLast {
 /// An operand, which has 16 bits in memory, stored in another layout and read as f32.
 TensorExpr ChannelsLast::stored(const Value& operand, const Layout& layout) {
   Value* source = operand.def->in(0);
-  Value* view = builder_.transpose(source, layout.perm);
-  const std::vector<int64_t> none{0, 0};
-  if (layout.before != none || layout.behind != none)
-    view = builder_.op(Opcode::pad, {view},
-                       {{"low", Attr::ints({0, layout.before[0], layout.before[1], 0})},
-                        {"high", Attr::ints({0, layout.behind[0], layout.behind[1], 0})}});
+  Value* view =
+      builder_.pad(builder_.transpose(source, layout.perm), {0, layout.before[0], layout.before[1], 0},
+                   {0, layout.behind[0], layout.behind[1], 0});
   return TensorExpr{&builder_, store_(source, *view)}.cast(DType::f32);
 }
 

@@ -26,6 +26,7 @@
 #include "ir/op_view.h"
 #include "ir/unread.h"
 #include "passes/fuse/cost.h"
+#include "passes/fuse/pieces.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
@@ -114,10 +115,7 @@ bool ClassPadder::starts(const Op& op) const {
 Value* ClassPadder::wide(Value* value, int axis, double fill) {
   if (value->def && value->def->code == Opcode::cast)
     return builder_.cast(wide(value->def->in(0), axis, fill), value->type.dtype);
-  std::vector<int64_t> low(static_cast<size_t>(value->type.rank())), high = low;
-  high[static_cast<size_t>(axis)] = padding(value->type.shape[axis]);
-  return builder_.op(Opcode::pad, {value},
-                     {{"low", Attr::ints(low)}, {"high", Attr::ints(high)}, {"value", Attr::of(fill)}});
+  return filled(builder_, value, axis, padding(value->type.shape[axis]), fill);
 }
 
 /// Targets, of which those behind the classes lie behind the padding, too.
@@ -134,9 +132,8 @@ Value* ClassPadder::narrow(const Value& value) {
   Value* padded = padded_.at(&value).value;
   const Shape& shape = value.type.shape;
   builder_.setHint(value.name);
-  slice = builder_.op(Opcode::slice, {padded},
-                      {{"starts", Attr::ints(std::vector<int64_t>(static_cast<size_t>(shape.rank())))},
-                       {"limits", Attr::ints({shape.begin(), shape.end()})}});
+  slice = builder_.slice(padded, std::vector<int64_t>(static_cast<size_t>(shape.rank())),
+                         {shape.begin(), shape.end()});
   builder_.setHint("");
   return slice;
 }

@@ -27,12 +27,10 @@ inline Pieces piecesUpTo(int64_t n, int64_t limit, int64_t unit = 1) {
 
 /// `x` with `missing` elements of `value` appended along an axis; `x` itself if none are missing.
 inline Value* filled(Builder& b, Value* x, int axis, int64_t missing, double value = 0) {
-  if (missing == 0) return x;
   const std::vector<int64_t> low(static_cast<size_t>(x->type.rank()));
   std::vector<int64_t> high = low;
   high[static_cast<size_t>(axis)] = missing;
-  return b.op(Opcode::pad, {x},
-              {{"low", Attr::ints(low)}, {"high", Attr::ints(high)}, {"value", Attr::of(value)}});
+  return b.pad(x, low, high, value);
 }
 
 }  // namespace tg::fuse

@@ -75,18 +75,7 @@ Value* PieceBuilder::forHost(Value* value) {
 }
 
 Value* PieceBuilder::columns(Value* matrix, int64_t from, int64_t to) {
-  const Shape& shape = matrix->type.shape;
-  if (from == 0 && to == shape[1]) return matrix;
-  return build_.op(Opcode::slice, {matrix},
-                   {{"starts", Attr::ints({0, from})}, {"limits", Attr::ints({shape[0], to})}});
-}
-
-/// Rows [from, to) of a matrix.
-static Value* sliceRows(Builder& build, Value* matrix, int64_t from, int64_t to) {
-  const Shape& shape = matrix->type.shape;
-  if (from == 0 && to == shape[0]) return matrix;
-  return build.op(Opcode::slice, {matrix},
-                  {{"starts", Attr::ints({from, 0})}, {"limits", Attr::ints({to, shape[1]})}});
+  return build_.part(matrix, 1, from, to);
 }
 
 Value* PieceBuilder::rows(Value* value, int64_t from, int64_t to) {
@@ -97,7 +86,7 @@ Value* PieceBuilder::rows(Value* value, int64_t from, int64_t to) {
       const int64_t start = pieces->bounds[i], end = pieces->bounds[i + 1];
       if (end <= from || to <= start) continue;
       parts.push_back(
-          sliceRows(build_, pieces->values[i], std::max(from, start) - start, std::min(to, end) - start));
+          build_.part(pieces->values[i], 0, std::max(from, start) - start, std::min(to, end) - start));
     }
     return join(parts, Type::tensor(value->type.dtype, {to - from, width}));
   }
@@ -106,12 +95,11 @@ Value* PieceBuilder::rows(Value* value, int64_t from, int64_t to) {
     return build_
         .create(Opcode::constant, def->operands, {}, {Type::tensor(value->type.dtype, {to - from, width})})
         ->result();
-  return sliceRows(build_, build_.reshape(value, {count, width}), from, to);
+  return build_.part(build_.reshape(value, {count, width}), 0, from, to);
 }
 
 Value* PieceBuilder::ofRows(Value* value, int64_t from, int64_t to) {
-  Value* flat = build_.reshape(value, {value->type.elements()});
-  return build_.op(Opcode::slice, {flat}, {{"starts", Attr::ints({from})}, {"limits", Attr::ints({to})}});
+  return build_.part(build_.reshape(value, {value->type.elements()}), 0, from, to);
 }
 
 Value* PieceBuilder::inPiece(size_t piece, bool streams, const std::function<Value*()>& make) {

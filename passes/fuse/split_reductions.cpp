@@ -371,15 +371,6 @@ class Splitter {
     return piecesUpTo(line.count, std::max<int64_t>(2, wanted));
   }
 
-  /// The first elements along an axis.
-  Value* firstOf(Value* x, int axis, int64_t count) {
-    if (x->type.shape[axis] == count) return x;
-    const std::vector<int64_t> starts(static_cast<size_t>(x->type.rank()));
-    std::vector<int64_t> limits(x->type.shape.begin(), x->type.shape.end());
-    limits[static_cast<size_t>(axis)] = count;
-    return builder_.op(Opcode::slice, {x}, {{"starts", Attr::ints(starts)}, {"limits", Attr::ints(limits)}});
-  }
-
   /// argmax and argmin of few long rows in two stages: the extremum of each piece and its first position; then the least
   /// position among the pieces that hold the row's extremum. Null if one stage is better.
   Value* argExtremum(const Op& op) {
@@ -409,7 +400,7 @@ class Splitter {
     const TensorExpr held = select(eq(best, extremum(best, 1, true)), place, static_cast<double>(count - 1));
     TensorExpr first{&builder_, builder_.reduce(Opcode::min_reduce, held.value, {1}, true)};
     if (isFloat(dtype)) {  // but NaN as the first element is the answer
-      const TensorExpr start{&builder_, firstOf(rows.value, 1, 1)};
+      const TensorExpr start{&builder_, builder_.part(rows.value, 1, 0, 1)};
       first = select(eq(start, start), first, 0.0);
     }
     return first.reshape(op.result()->type.shape).value;
@@ -478,7 +469,7 @@ class Splitter {
     Value* inner = runningSum(split, 2, reverse, exclusive);
     Value* offsets = runningSum(builder_.sum(split, {2}, true), 1, reverse, true);
     Value* sums = builder_.reshape(builder_.binary(Opcode::add, inner, offsets), flat->type.shape);
-    return builder_.reshape(firstOf(sums, 1, count), shape);
+    return builder_.reshape(builder_.part(sums, 1, 0, count), shape);
   }
 
   Builder builder_;

@@ -2,38 +2,12 @@
 // Gradients of views, of concat and of ops derived from them: each is the inverse view.
 #include "passes/grad_rules/entries.h"
 
-#include <algorithm>
-
 #include "ir/infer.h"
 #include "ir/op_view.h"
 
 namespace tg::grad_rules {
 
 using Ints = std::vector<int64_t>;
-
-/// x[starts : limits : strides], or x itself if that is all of it. Without strides they are 1.
-static TensorExpr sliced(const TensorExpr& x, const Ints& starts, const Ints& limits,
-                         const Ints& strides = {}) {
-  bool whole = true;
-  for (int axis = 0; axis < x.rank(); ++axis)
-    whole = whole && starts[axis] == 0 && limits[axis] == x.shape()[axis];
-  bool steps = std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride != 1; });
-  if (whole && !steps) return x;
-  AttrList attrs = {{"starts", Attr::ints(starts)}, {"limits", Attr::ints(limits)}};
-  if (steps) attrs.push_back({"strides", Attr::ints(strides)});
-  return {x.builder, x.builder->op(Opcode::slice, {x.value}, std::move(attrs))};
-}
-
-/// x with zeros around it and, if `interior` is given, between its elements.
-static TensorExpr padded(const TensorExpr& x, const Ints& low, const Ints& high, const Ints& interior = {}) {
-  auto none = [](const Ints& counts) {
-    return std::all_of(counts.begin(), counts.end(), [](int64_t count) { return count == 0; });
-  };
-  if (none(low) && none(high) && none(interior)) return x;
-  AttrList attrs = {{"low", Attr::ints(low)}, {"high", Attr::ints(high)}};
-  if (!none(interior)) attrs.push_back({"interior", Attr::ints(interior)});
-  return {x.builder, x.builder->op(Opcode::pad, {x.value}, std::move(attrs))};
-}
 
 static Grads reshape(const GradContext& context) { return {context.g().reshape(context.in(0).shape())}; }
 
@@ -54,7 +28,7 @@ static Grads slice(const GradContext& context) {
     int64_t stride = interior.empty() ? 1 : interior[axis] + 1;
     high.push_back(whole[axis] - low[axis] - (g.shape()[axis] - 1) * stride - 1);
   }
-  return {padded(g, low, high, interior)};
+  return {{&context.builder, context.builder.pad(g.value, low, high, 0, interior)}};
 }
 
 static Grads pad(const GradContext& context) {
@@ -63,18 +37,20 @@ static Grads pad(const GradContext& context) {
   for (int64_t& stride : strides) ++stride;
   for (int axis = 0; axis < inner.rank(); ++axis)
     limits[axis] += (inner[axis] - 1) * (strides.empty() ? 1 : strides[axis]) + 1;
-  return {sliced(context.g(), starts, limits, strides)};
+  return {{&context.builder, context.builder.slice(context.g().value, starts, limits, strides)}};
 }
 
 static Grads concat(const GradContext& context) {
   TensorExpr g = context.g();
   int axis = normalAxis(as::concat(context.op).axis(), g.rank());
-  Ints starts(g.rank(), 0), limits(g.shape().begin(), g.shape().end());
   Grads grads;
+  int64_t start = 0;
   for (int i = 0; i < context.op.numOperands(); ++i) {
-    limits[axis] = starts[axis] + context.in(i).shape()[axis];
-    grads.push_back(context.wants(i) ? sliced(g, starts, limits) : TensorExpr{});
-    starts[axis] = limits[axis];
+    const int64_t end = start + context.in(i).shape()[axis];
+    grads.push_back(context.wants(i)
+                        ? TensorExpr{&context.builder, context.builder.part(g.value, axis, start, end)}
+                        : TensorExpr{});
+    start = end;
   }
   return grads;
 }
