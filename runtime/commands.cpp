@@ -15,13 +15,9 @@ using vulkan::BindingKind;
 namespace {
 
 Result<BindingKind> texelKind(const Loc& loc, DType dtype, int lanes) {
-  bool wide = lanes == 4;
-  if ((lanes == 1 || wide) && !isNarrow(dtype)) switch (info(dtype).family) {
-    case DTypeFamily::real: return wide ? BindingKind::texelF32x4 : BindingKind::texelF32;
-    case DTypeFamily::sint: return wide ? BindingKind::texelI32x4 : BindingKind::texelI32;
-    case DTypeFamily::flag:
-    case DTypeFamily::uint: return wide ? BindingKind::texelU32x4 : BindingKind::texelU32;
-    }
+  const DType component = dtype == DType::i1 ? DType::u32 : dtype;
+  for (const vulkan::BindingRow& row : vulkan::kBindingRows)
+    if (row.kind != BindingKind::storage && row.dtype == component && row.lanes == lanes) return row.kind;
   return failAt(loc, fmt::format("no texel view holds {} of {}", lanes, name(dtype)));
 }
 

@@ -23,19 +23,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using vulkan::BindingKind;
 
-std::string_view kindName(BindingKind kind) {
-  switch (kind) {
-  case BindingKind::storage: return "storage";
-  case BindingKind::texelF32: return "f32";
-  case BindingKind::texelF32x4: return "f32x4";
-  case BindingKind::texelI32: return "i32";
-  case BindingKind::texelI32x4: return "i32x4";
-  case BindingKind::texelU32: return "u32";
-  case BindingKind::texelU32x4: return "u32x4";
-  }
-  return "";
-}
-
 Json fileEntry(const std::string& file, const BundleFiles& files) {
   const std::vector<std::byte>& bytes = files.at(file);
   return {{"file", file},
@@ -98,7 +85,7 @@ class ManifestMaker {
       Json entry = {{"name", binary->name}};
       entry.update(fileEntry("kernels/" + binary->name + ".spv", files_));
       entry["bindings"] = Json::array();
-      for (BindingKind kind : kinds) entry["bindings"].push_back(kindName(kind));
+      for (BindingKind kind : kinds) entry["bindings"].push_back(name(kind));
       KernelNeeds needs = needsOf(*kernel);
       addCode(needs, binary->code, target_);
       addLoops(needs, *kernel);

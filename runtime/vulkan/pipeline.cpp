@@ -17,19 +17,6 @@
 
 namespace tg::vulkan {
 
-int64_t texelBytes(BindingKind kind) {
-  switch (kind) {
-  case BindingKind::storage: return 0;
-  case BindingKind::texelF32:
-  case BindingKind::texelI32:
-  case BindingKind::texelU32: return 4;
-  case BindingKind::texelF32x4:
-  case BindingKind::texelI32x4:
-  case BindingKind::texelU32x4: return 16;
-  }
-  return 0;
-}
-
 Pipeline::~Pipeline() = default;
 
 /// Creates one pipeline. Its member functions set `refusal` and return false on failure.

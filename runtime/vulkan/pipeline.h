@@ -6,8 +6,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "ir/dtype.h"
 #include "runtime/vulkan/device.h"
 #include "runtime/vulkan/statistics.h"
 
@@ -24,8 +26,23 @@ enum class BindingKind : uint8_t {
   texelU32x4
 };
 
+/// One row for each kind, in the order of the enum.
+struct BindingRow {
+  BindingKind kind;
+  std::string_view name;
+  DType dtype;  ///< of a texel's components
+  int lanes;    ///< components of a texel; 0 for storage
+};
+inline constexpr BindingRow kBindingRows[] = {
+    {BindingKind::storage, "storage", DType::u32, 0},  {BindingKind::texelF32, "f32", DType::f32, 1},
+    {BindingKind::texelF32x4, "f32x4", DType::f32, 4}, {BindingKind::texelI32, "i32", DType::i32, 1},
+    {BindingKind::texelI32x4, "i32x4", DType::i32, 4}, {BindingKind::texelU32, "u32", DType::u32, 1},
+    {BindingKind::texelU32x4, "u32x4", DType::u32, 4},
+};
+constexpr const BindingRow& rowOf(BindingKind kind) { return kBindingRows[static_cast<size_t>(kind)]; }
+constexpr std::string_view name(BindingKind kind) { return rowOf(kind).name; }
 /// Bytes of one texel; 0 for storage.
-int64_t texelBytes(BindingKind kind);
+constexpr int64_t texelBytes(BindingKind kind) { return rowOf(kind).lanes * byteSize(rowOf(kind).dtype); }
 
 /// A compiled kernel with the entry point "main". Its bindings are in descriptor set 0, numbered by their position in
 /// the list.
