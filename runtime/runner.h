@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/list_text.h"
 #include "ir/module.h"
 #include "ir/result.h"
 #include "runtime/data/array.h"
@@ -116,9 +117,8 @@ class Runner {
 /// The error for a key that is not in `functions`, a map by key.
 template <class Map>
 Error noFunction(const std::string& key, const Map& functions) {
-  std::string known;
-  for (const auto& [own, unused] : functions) known += (known.empty() ? "@" : ", @") + own;
-  return fail("there is no function @" + key + "; the module has " + (known.empty() ? "none" : known));
+  const std::string known = functions.empty() ? "none" : "@" + keysText(functions, ", @");
+  return fail("there is no function @" + key + "; the module has " + known);
 }
 
 /// An error if an input has not as many bytes as its shape says.

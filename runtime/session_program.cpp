@@ -277,12 +277,10 @@ Result<void> SessionProgram::attach(std::unique_ptr<Module> forward) {
       return failAt(item->loc, fmt::format("attach: the session has a function @{} already", item->name));
     if (!isStorage(*item)) continue;
     const Item* own = module_->find(item->kind, item->name);
-    if (!own) {
-      std::string known;
-      for (const Item* each : module_->all(item->kind)) known += (known.empty() ? "@" : ", @") + each->name;
-      return failAt(item->loc, fmt::format("attach: the session has no {} @{}; it has {}",
-                                           tg::name(item->kind), item->name, known.empty() ? "none" : known));
-    }
+    if (!own)
+      return failAt(item->loc,
+                    fmt::format("attach: the session has no {} @{}; it has {}", tg::name(item->kind),
+                                item->name, namesOf(module_->all(item->kind))));
     if (own->type != item->type)
       return failAt(item->loc, fmt::format("attach: @{} is {}, in the session {}", item->name,
                                            item->type.str(), own->type.str()));

@@ -10,6 +10,7 @@
 
 #include "ir/collective.h"
 #include "ir/count_text.h"
+#include "ir/list_text.h"
 #include "runtime/data/init.h"
 #include "runtime/progress.h"
 #include "runtime/session.h"
@@ -18,12 +19,6 @@
 namespace tg {
 
 namespace {
-
-std::string known(const Module& module, ItemKind kind) {
-  std::string out;
-  for (const Item* item : module.all(kind)) out += (out.empty() ? "@" : ", @") + item->name;
-  return out.empty() ? "none" : out;
-}
 
 /// The type of a param or state; for a sharded state, the type of the whole value.
 Type wholeType(const Item& item) { return wholeOf(item).value_or(item.type); }
@@ -37,19 +32,18 @@ Result<void> checkUpload(const Module& module, ItemKind kind,
     const Item* item = module.find(kind, name);
     if (!item && options.others) continue;
     if (!item)
-      return fail(
-          fmt::format("the module has no {} @{}; it has {}", tg::name(kind), name, known(module, kind)));
+      return fail(fmt::format("the module has no {} @{}; it has {}", tg::name(kind), name,
+                              namesOf(module.all(kind))));
     if (const Type wanted = wholes ? wholeType(*item) : item->type; wanted != type)
       return fail(fmt::format("@{} is {}, of {}, and not {}, of {}", name, wanted.str(),
                               countText(wanted.elements(), "element"), type.str(), type.elements()));
     if (given[name]++) return fail(fmt::format("@{} is given twice", name));
   }
-  std::string missing;
-  for (const Item* item : module.all(kind))
-    if (!given.contains(item->name)) missing += (missing.empty() ? "@" : ", @") + item->name;
+  std::vector<Item*> missing = module.all(kind);
+  std::erase_if(missing, [&](const Item* item) { return given.contains(item->name); });
   if (options.partial || missing.empty()) return {};
   return fail(fmt::format("no value for {}; the module has {}, and giving a part of them needs `partial`",
-                          missing, known(module, kind)));
+                          namesOf(missing), namesOf(module.all(kind))));
 }
 
 /// The overlap of a piece (`count` elements of a whole state from `first` on) with this rank's shard: its first element

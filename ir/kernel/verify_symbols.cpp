@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "ir/count_text.h"
 #include "ir/infer.h"
@@ -56,12 +57,10 @@ void SymbolVerifier::call(const Op& op) {
   const std::string& name = op.operands[0].text;
   const Item* callee = module_.kernelFunc(name);
   if (!callee) {
-    std::string known;
-    for (const auto& item : module_.items)
-      if (isKernelFunc(*item)) known += (known.empty() ? "@" : ", @") + item->name;
+    const auto known = std::views::filter([](const auto& item) { return isKernelFunc(*item); });
     return report(violation(op, "c1",
                             fmt::format("there is no func @{} of kernel scalars; the module has {}", name,
-                                        known.empty() ? "none" : known)));
+                                        namesOf(module_.items | known))));
   }
   const auto& args = callee->body.args;
   if (op.operands.size() - 1 != args.size())

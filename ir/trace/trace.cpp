@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/list_text.h"
 #include "ir/trace/recorder.h"
 #include "ir/verify.h"
 
@@ -154,10 +155,8 @@ Result<Item*> functionToExtend(const tg::Module& module, const Key& name) {
     if (end && end->code == Opcode::return_ && func->results.size() == end->operands.size()) return func;
     return failAt(loc, fmt::format("@{} has no return to append before", name.text));
   }
-  std::string known;
-  for (const Item* func : module.all(ItemKind::func)) known += (known.empty() ? "@" : ", @") + func->name;
   return failAt(loc, fmt::format("the module has no function @{} to append to; it has {}", name.text,
-                                 known.empty() ? "none" : known));
+                                 namesOf(module.all(ItemKind::func))));
 }
 
 /// Traces additions to a function whose return was `end`; returns the errors.

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/list_text.h"
 #include "ir/parser.h"
 #include "runtime/commands.h"
 #include "runtime/data/file_io.h"
@@ -81,12 +82,10 @@ Result<std::unique_ptr<Module>> forwardOnly(const Module& module, const std::str
     return failAt(module.loc, fmt::format("the module is of stage {}, where memory is laid out for all its "
                                           "functions; export the source, of stage tensor or fused",
                                           name(module.stage)));
-  std::string known;
-  for (const Item* func : module.all(ItemKind::func)) known += (known.empty() ? "@" : ", @") + func->name;
   const Item* func = module.func(entry);
   if (!func)
     return failAt(module.loc, fmt::format("there is no function @{}; the module has {}", entry,
-                                          known.empty() ? "none" : known));
+                                          namesOf(module.all(ItemKind::func))));
   const Op* learns = nullptr;
   walk(func->body, [&](const Op& op) {
     if (op.code == Opcode::update && !learns) learns = &op;

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <ranges>
+
 #include "ir/count_text.h"
 #include "ir/list_text.h"
 #include "ir/out_of_memory.h"
@@ -44,15 +46,6 @@ Result<Interpreter> Interpreter::create(const Module& module, const InterpOption
   });
 }
 
-/// The names of a module's items for an error: `@a, @b`, or "none".
-template <class Filter>
-static std::string listItems(const Module& module, Filter&& filter) {
-  std::string out;
-  for (const auto& item : module.items)
-    if (filter(*item)) out += fmt::format("{}@{}", out.empty() ? "" : ", ", item->name);
-  return out.empty() ? "none" : out;
-}
-
 /// An error unless the array given for `what` has this type, and as many elements as the type says.
 static Result<void> checkArray(const std::string& what, const Loc& loc, const Type& type,
                                const NdArray& array) {
@@ -66,7 +59,8 @@ static Result<void> checkArray(const std::string& what, const Loc& loc, const Ty
 
 static Result<const Item*> findStorage(const Module& module, const std::string& name) {
   if (const Item* item = module.storage(name)) return item;
-  return fail(fmt::format("no param or state @{}; the module has {}", name, listItems(module, isStorage)));
+  const auto known = std::views::filter([](const auto& each) { return isStorage(*each); });
+  return fail(fmt::format("no param or state @{}; the module has {}", name, namesOf(module.items | known)));
 }
 
 Result<void> Interpreter::setStorage(const std::string& name, const NdArray& value) {
@@ -168,9 +162,7 @@ Result<RunResult> Interpreter::run(const std::string& function,
   const Item* item = module.func(function);
   if (!item)
     return fail(
-        fmt::format("no function @{}; the module has {}", function, listItems(module, [](const Item& each) {
-                      return each.kind == ItemKind::func && !isKernelFunc(each);
-                    })));
+        fmt::format("no function @{}; the module has {}", function, namesOf(module.all(ItemKind::func))));
   TG_TRY(std::vector<const NdArray*> ordered, orderInputs(*item, inputs));
   InterpCall call{*state_, *item, ordered, {state_->exact(), 0, &module, state_->options.kernel}, {}};
   TG_CHECK(withinMemory(item->loc, "@" + function, [&] {

@@ -50,15 +50,13 @@ std::string asSpec(const std::string& name, const HostArray& array) {
 /// The function to call: the only one, or @predict.
 Result<const Item*> entryOf(const Module& module, const std::string& wanted) {
   std::vector<Item*> funcs = module.all(ItemKind::func);
-  std::string known;
-  for (const Item* func : funcs) known += (known.empty() ? "@" : ", @") + func->name;
   std::string name = wanted.starts_with('@') ? wanted.substr(1) : wanted;
   if (name.empty() && funcs.size() == 1) return funcs.front();
   const Item* found = module.func(name.empty() ? "predict" : name);
   if (found) return found;
-  if (name.empty()) return fail(fmt::format("choose a function with --entry=NAME: the module has {}", known));
-  return fail(
-      fmt::format("there is no function @{}; the module has {}", name, known.empty() ? "none" : known));
+  if (name.empty())
+    return fail(fmt::format("choose a function with --entry=NAME: the module has {}", namesOf(funcs)));
+  return fail(fmt::format("there is no function @{}; the module has {}", name, namesOf(funcs)));
 }
 
 /// The inputs, perhaps with another batch size than the function's. Inputs whose text gives no batch size use that of

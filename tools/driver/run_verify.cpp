@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "ir/count_text.h"
+#include "ir/list_text.h"
 #include "runtime/cache_folder.h"
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"
@@ -139,14 +140,14 @@ class Verification {
 
 /// The function of --entry, or all functions.
 Result<std::vector<std::string>> functionsOf(const Module& module, const std::string& entry) {
-  std::string wanted = entry.starts_with('@') ? entry.substr(1) : entry, known;
+  const std::string wanted = entry.starts_with('@') ? entry.substr(1) : entry;
+  const std::vector<Item*> funcs = module.all(ItemKind::func);
+  if (funcs.empty()) return failAt(module.loc, "the module has no function");
   std::vector<std::string> out;
-  for (const Item* func : module.all(ItemKind::func)) {
-    known += (known.empty() ? "@" : ", @") + func->name;
+  for (const Item* func : funcs)
     if (wanted.empty() || wanted == func->name) out.push_back(func->name);
-  }
-  if (known.empty()) return failAt(module.loc, "the module has no function");
-  if (out.empty()) return fail(fmt::format("there is no function @{}; the module has {}", wanted, known));
+  if (out.empty())
+    return fail(fmt::format("there is no function @{}; the module has {}", wanted, namesOf(funcs)));
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include "ir/byte_size.h"
 #include "ir/count_text.h"
 #include "ir/dims.h"
+#include "ir/list_text.h"
 #include "ir/parser.h"
 #include "ir/text_hash.h"
 #include "passes/pass.h"
@@ -138,14 +139,10 @@ Result<void> checkSameData(const std::string& run, const TrainFlags& flags, cons
 Result<void> setParams(Session& session, const std::vector<std::string>& specs) {
   for (const std::string& text : specs) {
     TG_TRY(auto spec, parseInputSpec(text, "parameter"));
-    const Item* param = nullptr;
-    std::string known;
-    for (const Item* each : session.module()->all(ItemKind::param)) {
-      known += (known.empty() ? "" : ", ") + each->name;
-      if (each->name == spec.first) param = each;
-    }
+    const Item* param = session.module()->find(ItemKind::param, spec.first);
     if (!param)
-      return fail(fmt::format("--set names '{}', which is not a parameter; there are {}", spec.first, known));
+      return fail(fmt::format("--set names '{}', which is not a parameter; there are {}", spec.first,
+                              listText(session.module()->all(ItemKind::param), &Item::name)));
     TG_TRY(HostArray value, load(spec.second, param->type, spec.first, "parameter"));
     TG_CHECK(session.uploadParams({{spec.first, std::move(value)}}, {.partial = true}));
   }
