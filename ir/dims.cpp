@@ -43,8 +43,7 @@ class DimsVerifier {
   Result<void> run(const Module& module) {
     KnownDims stored;
     for (const auto& item : module.items)
-      if (item->kind == ItemKind::param || item->kind == ItemKind::state)
-        check({"@" + item->name, item->type, item->attrs, item->loc, false}, stored);
+      if (isStorage(item->kind)) check({"@" + item->name, item->type, item->attrs, item->loc, false}, stored);
     for (const Item* func : module.all(ItemKind::func)) {
       KnownDims known = stored;
       for (const auto& arg : func->body.args)

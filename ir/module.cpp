@@ -308,14 +308,12 @@ Item* ItemList::first(std::string_view name, Wanted wanted) const {
   return found;
 }
 
-static bool isStorageKind(const Item& item) {
-  return item.kind == ItemKind::param || item.kind == ItemKind::state;
-}
-
 Item* ItemList::find(ItemKind kind, std::string_view name) const {
   return first(name, [&](const Item& item) { return item.kind == kind; });
 }
-Item* ItemList::storage(std::string_view name) const { return first(name, isStorageKind); }
+Item* ItemList::storage(std::string_view name) const {
+  return first(name, [](const Item& item) { return isStorage(item.kind); });
+}
 
 Item* Module::find(ItemKind kind, std::string_view name) const { return items.find(kind, name); }
 bool isKernelFunc(const Item& item) {
@@ -348,7 +346,7 @@ Item* Module::add(ItemKind kind, std::string name) {
 }
 Item* Module::addStorage(ItemKind kind, std::string name) {
   auto behind = items.end();
-  while (behind != items.begin() && !isStorageKind(**std::prev(behind))) --behind;
+  while (behind != items.begin() && !isStorage((*std::prev(behind))->kind)) --behind;
   return items.insert(behind, newItem(kind, std::move(name)))->get();
 }
 Item* Module::addBuffer(std::string name, int64_t bytes) {

@@ -297,6 +297,8 @@ inline OpList::iterator& OpList::iterator::operator--() {
 
 enum class ItemKind : uint8_t { param, state, func, kernel, buffer, binary };
 std::string_view name(ItemKind kind);
+/// Whether items of this kind hold tensors from call to call.
+constexpr bool isStorage(ItemKind kind) { return kind == ItemKind::param || kind == ItemKind::state; }
 
 struct NamedType {
   std::string name;
@@ -401,6 +403,14 @@ struct Module {
   /// The items of a kind; for funcs only those over tensors.
   std::vector<Item*> all(ItemKind kind) const;
 };
+
+/// Removes the functions over tensors for which `kept(const Item&)` is false.
+template <class Predicate>
+void keepFunctions(Module& module, Predicate kept) {
+  module.items.eraseIf([&](const std::unique_ptr<Item>& item) {
+    return item->kind == ItemKind::func && !isKernelFunc(*item) && !kept(*item);
+  });
+}
 
 /// Calls fn on every value that an operand reads, see below.
 template <class Function>

@@ -192,7 +192,7 @@ Result<void> Parser::item() {
                               kindName.substr(0, 60)));
   Loc nameLoc = here();
   TG_TRY(std::string itemName, expectSymbol("the item's name"));
-  const bool storage = kind == ItemKind::param || kind == ItemKind::state;  // which share their names
+  const bool storage = isStorage(*kind);  // which share their names
   if (const Item* other = storage ? module_->storage(itemName) : module_->find(*kind, itemName))
     return std::move(failAt(nameLoc, fmt::format("redefinition of @{}", itemName)))
         .note(other->loc, "first defined here");

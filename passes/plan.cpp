@@ -293,7 +293,7 @@ Result<void> checkAdjoinedBind(const Item& func, const Target& target) {
 Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reserve) {
   std::vector<Item*> symbols;
   for (const auto& item : module.items)
-    if (item->kind == ItemKind::param || item->kind == ItemKind::state) {
+    if (isStorage(item->kind)) {
       TG_CHECK(checkGiven(*item, reserve));
       symbols.push_back(item.get());
     }

@@ -38,14 +38,6 @@ std::map<std::string, Type, std::less<>> capturesOf(const Item& func) {
   return out;
 }
 
-void keepOnly(Module& module, const std::string& function) {
-  module.items.eraseIf([&](const std::unique_ptr<Item>& item) {
-    return item->kind == ItemKind::func && item->name != function && !isKernelFunc(*item);
-  });
-}
-
-bool isStorage(const Item& item) { return item.kind == ItemKind::param || item.kind == ItemKind::state; }
-
 int64_t roundUp(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }
 
 int64_t persistentBytes(const Module& module) {
@@ -262,7 +254,8 @@ Result<std::unique_ptr<Module>> SessionProgram::compileSibling(std::unique_ptr<M
                                                                const std::string& captures) {
   if (!device_) return module;
   for (const auto& item : module->items)
-    if (isStorage(*item) && module->stage < Stage::planned) item->place = module_->storage(item->name)->place;
+    if (isStorage(item->kind) && module->stage < Stage::planned)
+      item->place = module_->storage(item->name)->place;
   CompileOptions rest = compileOptions(persistentBytes(*module_));
   rest.keepCaptures = captures;
   const Target chosen = target(*module);
@@ -275,7 +268,7 @@ Result<void> SessionProgram::attach(std::unique_ptr<Module> forward) {
   for (const auto& item : forward->items) {
     if (item->kind == ItemKind::func && sources_.contains(item->name))
       return failAt(item->loc, fmt::format("attach: the session has a function @{} already", item->name));
-    if (!isStorage(*item)) continue;
+    if (!isStorage(item->kind)) continue;
     const Item* own = module_->find(item->kind, item->name);
     if (!own)
       return failAt(item->loc,
@@ -385,7 +378,7 @@ Result<std::unique_ptr<Module>> SessionProgram::resized(const Source& source, co
                     "trainPipeline",
                     function, size));
   std::unique_ptr<Module> module = clone(*source.written);
-  keepOnly(*module, function);
+  keepFunctions(*module, [&](const Item& func) { return func.name == function; });
   std::string pipeline = fmt::format("set-batch{{n={}}}", size);
   if (print(written) != print(*source.trained->func(function))) pipeline += "," + pipeline_;
   TG_TRY(Compiled done, tg::compile(std::move(module), target(), passes(pipeline)));
@@ -401,7 +394,7 @@ Result<void> SessionProgram::makeVariant(const Source& source, const VariantId& 
   } else {
     module = clone(*source.trained);
   }
-  keepOnly(*module, function);
+  keepFunctions(*module, [&](const Item& func) { return func.name == function; });
   Variant variant{size ? fmt::format("{}#{}", function, size) : function, nullptr,
                   capturesOf(*module->func(function)), ++clock_};
   std::string kept = options_.keepCaptures;

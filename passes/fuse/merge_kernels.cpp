@@ -562,7 +562,7 @@ Result<void> run_merge_kernels(Module& module, const MergeKernelsOptions& option
                                const PassContext& context) {
   TG_TRY(int64_t room, budgetOf(module, options.budget));
   for (const auto& item : module.items)
-    if (item->kind == ItemKind::param || item->kind == ItemKind::state) room -= item->type.bytes();
+    if (isStorage(item->kind)) room -= item->type.bytes();
   return fuse::rewriteFunctions(module, targetOf(module.attrs), [&](Item& func, const Target& target) {
     fuse::Merger(module, func, target, room, options.report ? &context : nullptr).run();
   });

@@ -193,7 +193,7 @@ Result<std::string> bundleManifest(const Module& module, const Item& entry, cons
     for (Json& made : asJson(*buffer, target)) out["buffers"].push_back(std::move(made));
   }
   for (const auto& item : module.items)
-    if (item->kind == ItemKind::param || item->kind == ItemKind::state)
+    if (isStorage(item->kind))
       out["weights"]["tensors"].push_back(placed(item->name, item->type, *item->place, target));
   TG_CHECK(maker.kernels());
   TG_CHECK(maker.commands(entry));

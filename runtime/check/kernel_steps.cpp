@@ -141,8 +141,7 @@ Result<KernelSteps> KernelSteps::create(const Module& module, const std::string&
   out.source_ = &module;
   TG_TRY(out.subgroup_, subgroupWidth(module, device->info()));
   std::unique_ptr<Module> stepped = clone(module);
-  stepped->items.eraseIf(
-      [](const auto& item) { return item->kind == ItemKind::func && !isKernelFunc(*item); });
+  keepFunctions(*stepped, [](const Item&) { return false; });
   stepped->items.push_back(beginOf(*func));
   for (Op* op : func->body.ops) {
     if (!isCommand(*op)) continue;

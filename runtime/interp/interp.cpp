@@ -23,15 +23,11 @@ Interpreter::Interpreter(Interpreter&&) noexcept = default;
 Interpreter& Interpreter::operator=(Interpreter&&) noexcept = default;
 Interpreter::~Interpreter() = default;
 
-static bool isStorage(const Item& item) {
-  return item.kind == ItemKind::param || item.kind == ItemKind::state;
-}
-
 Result<Interpreter> Interpreter::create(const Module& module, const InterpOptions& options) {
   return withinMemory(module.loc, "params, states and buffers", [&]() -> Result<Interpreter> {
     auto state = std::make_unique<InterpState>(module, options);
     for (const auto& item : module.items) {
-      if (!isStorage(*item)) continue;
+      if (!isStorage(item->kind)) continue;
       if (!state->planned()) {
         state->storage.emplace(item->name, std::make_shared<NdArray>(NdArray::zeros(item->type)));
       } else if (!item->place) {
@@ -59,7 +55,7 @@ static Result<void> checkArray(const std::string& what, const Loc& loc, const Ty
 
 static Result<const Item*> findStorage(const Module& module, const std::string& name) {
   if (const Item* item = module.storage(name)) return item;
-  const auto known = std::views::filter([](const auto& each) { return isStorage(*each); });
+  const auto known = std::views::filter([](const auto& each) { return isStorage(each->kind); });
   return fail(fmt::format("no param or state @{}; the module has {}", name, namesOf(module.items | known)));
 }
 

@@ -245,7 +245,7 @@ MemoryReport memoryReport(const Module& module, const Item& func) {
   if (const Attr* bound = plan ? plan->find("lower_bound") : nullptr) out.lowerBoundBytes = bound->integer;
   MemoryTrace memory(module, out);
   for (const auto& item : module.items)
-    if ((item->kind == ItemKind::param || item->kind == ItemKind::state) && item->place)
+    if (isStorage(item->kind) && item->place)
       memory.fixed({"@" + item->name, item->type.str(), locString(item->loc), item->place->buffer,
                     item->place->offset, item->type.bytes()});
   for (const auto& arg : func.body.args)

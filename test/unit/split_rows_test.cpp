@@ -114,7 +114,7 @@ void expectSame(const std::string& first, const std::string& second, double tole
       expectClose(pieces.results[call].captures.at(name), value, name, tolerance);
   }
   for (const auto& item : whole.module->items)
-    if (item->kind == ItemKind::param || item->kind == ItemKind::state)
+    if (isStorage(item->kind))
       expectClose(*pieces.interpreter->storage(item->name), *whole.interpreter->storage(item->name),
                   item->name, tolerance);
 }

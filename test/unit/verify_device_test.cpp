@@ -147,8 +147,7 @@ std::map<std::string, NdArray> outcome(const Module& module, const NamedArrays& 
   for (const auto& [name, value] : run->captures) out["capture " + name] = value;
   for (const auto& [name, value] : run->paramGrads) out["gradient " + name] = value;
   for (const auto& item : module.items)
-    if (item->kind == ItemKind::param || item->kind == ItemKind::state)
-      out[item->name] = *interpreter->storage(item->name);
+    if (isStorage(item->kind)) out[item->name] = *interpreter->storage(item->name);
   return out;
 }
 

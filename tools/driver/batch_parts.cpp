@@ -26,6 +26,13 @@ double addedWorkOf(const Module& module) {
 // Parts cost at least as much as the whole batch without a budget.
 bool wantsParts(const Module& module) { return 1 + addedWorkOf(module) > kWholeBatch; }
 
+void keepEntries(Module& module, const std::vector<std::string>& entries) {
+  if (module.stage != Stage::tensor) return;
+  keepFunctions(module, [&](const Item& func) {
+    return find(func.attrs, "every") || std::find(entries.begin(), entries.end(), func.name) != entries.end();
+  });
+}
+
 Result<std::string> accumulating(const std::string& pipeline, const std::function<int64_t(int64_t)>& calls) {
   TG_TRY(PassManager passes, PassManager::parse(pipeline));
   for (PipelineStep& step : passes.steps()) {
@@ -84,11 +91,7 @@ Result<const Module*> PlansInParts::fused(int64_t parts) {
   auto& found = fused_[parts];
   if (found) return found.get();
   std::unique_ptr<Module> module = clone(source_);
-  if (module->stage == Stage::tensor)
-    module->items.eraseIf([&](const auto& item) {
-      return item->kind == ItemKind::func && !isKernelFunc(*item) && !find(item->attrs, "every") &&
-             std::find(entries_.begin(), entries_.end(), item->name) == entries_.end();
-    });
+  keepEntries(*module, entries_);
   CompileOptions options = options_;
   TG_TRY(options.pipeline, inParts(options_.pipeline, entries_.front(), rows(), parts));
   options.until = Stage::fused;

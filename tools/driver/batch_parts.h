@@ -25,6 +25,9 @@ Result<std::string> accumulating(const std::string& pipeline, const std::functio
 Result<std::string> inParts(const std::string& pipeline, const std::string& function, int64_t rows,
                             int64_t parts);
 
+/// Removes functions that nobody will call, before they are compiled. Functions with `every` are called by the steps.
+void keepEntries(Module& module, const std::vector<std::string>& entries);
+
 /// The memory of a plan, and the work of a step by the cost model.
 struct PlanCost {
   int64_t bytes = 0;

@@ -83,9 +83,7 @@ Result<bool> evaluates(const TrainFlags& started) {
 void leaveRanksOut(Module& module) {
   const std::vector<Item*> states = module.all(ItemKind::state);
   if (std::none_of(states.begin(), states.end(), [](const Item* state) { return wholeOf(*state); })) return;
-  module.items.eraseIf([](const std::unique_ptr<Item>& item) {
-    return item->kind == ItemKind::func && !isKernelFunc(*item) && item->name != kEval;
-  });
+  keepFunctions(module, [](const Item& func) { return func.name == kEval; });
 }
 
 /// Everything that an evaluation needs.

@@ -240,15 +240,6 @@ Result<std::string> tuningOf(const std::string& flag, const Module& module,
 
 namespace {
 
-/// Removes functions that nobody will call, before they are compiled. Functions with `every` are called by the steps.
-void keepFunctions(Module& module, const std::vector<std::string>& entries) {
-  if (module.stage != Stage::tensor) return;
-  module.items.eraseIf([&](const std::unique_ptr<Item>& item) {
-    return item->kind == ItemKind::func && !isKernelFunc(*item) && !find(item->attrs, "every") &&
-           std::find(entries.begin(), entries.end(), item->name) == entries.end();
-  });
-}
-
 /// Mesa's CPU device passes every dispatch to a pool of threads, which costs more than a tiny kernel. The size of the
 /// pool is read once, when the driver is loaded.
 bool leavePoolOut(const Module& module) {
@@ -326,7 +317,7 @@ Result<void> compileModel(const ModelFlags& flags, const std::vector<std::string
     TG_TRY(SmallerStep smaller,
            flags.smaller(target, rest, done ? std::nullopt : std::optional(done.takeError())));
     if (smaller.module) {
-      if (flags.emitModule.empty()) keepFunctions(*smaller.module, entries);
+      if (flags.emitModule.empty()) keepEntries(*smaller.module, entries);
       out.source = clone(*smaller.module);
       options.parts = out.parts = smaller.parts;
       notes.clear();
@@ -437,7 +428,7 @@ Result<OpenModel> openModel(const ModelFlags& flags, std::unique_ptr<Module> mod
   OpenModel out;
   TG_TRY(const std::string pipeline, forRanks(flags, flags.pipeline));
   TG_CHECK(runFirst(pipeline, module, toldOn(flags), &out.milliseconds));
-  if (flags.emitModule.empty()) keepFunctions(*module, entries);
+  if (flags.emitModule.empty()) keepEntries(*module, entries);
   out.source = clone(*module);
   TG_TRY(SessionOptions options, openDevice(flags, *module));
   options.ranks = flags.ranks;
