@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/op_info.h"
 
-#include <algorithm>
 #include <unordered_map>
 #include <vector>
+
+#include "ir/nearest_name.h"
 
 namespace tg {
 
@@ -79,36 +80,17 @@ const OpInfo* findOp(std::string_view name) {
   return it == byName.end() ? nullptr : it->second;
 }
 
-static int editDistance(std::string_view a, std::string_view b) {
-  std::vector<int> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
-    row[0] = static_cast<int>(i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      int substitute = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
-    }
-  }
-  return row[b.size()];
-}
-
 /// An op's name without its dialect.
 static std::string_view plainName(std::string_view name) { return name.substr(name.find('.') + 1); }
 
 std::string_view nearestOp(std::string_view name, bool kernel) {
-  std::string_view best;
-  name = plainName(name);
-  // At most a third of a name may be wrong: with more, a short name would match anything.
-  int bestDistance = std::min(4, static_cast<int>(name.size() + 2) / 3 + 1);
-  if (name.size() > 64) return best;
-  for (const OpInfo& row : table::kOps) {
-    if (row.mayStand(table::inKernel) != kernel) continue;
-    int distance = editDistance(name, plainName(row.name));
-    if (distance < bestDistance) bestDistance = distance, best = row.name;
-  }
-  return best;
+  std::vector<std::string> known;
+  for (const OpInfo& row : table::kOps)
+    if (row.mayStand(table::inKernel) == kernel) known.emplace_back(plainName(row.name));
+  const std::string best = nearestName(plainName(name), known);
+  for (const OpInfo& row : table::kOps)
+    if (row.mayStand(table::inKernel) == kernel && plainName(row.name) == best) return row.name;
+  return {};
 }
 
 const table::AttrRow* OpInfo::attr(std::string_view name) const {

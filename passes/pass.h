@@ -90,9 +90,6 @@ const std::deque<Emitter>& emitters();
 /// Replaces an emitter of the same name.
 void registerEmitter(Emitter emitter);
 
-/// The known name nearest to a misspelt one, or "" when none is near.
-std::string nearestName(std::string_view name, const std::vector<std::string>& known);
-
 /// One step of a pipeline: a pass and its options, each an Attr of the option's type.
 struct PipelineStep {
   const PassInfo* pass = nullptr;

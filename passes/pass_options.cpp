@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ir/nearest_name.h"
 #include "ir/parser.h"
 #include "ir/rate_schedule.h"
 

@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/nearest_name.h"
 #include "ir/parser.h"
 #include "ir/verify.h"
 #include "passes/pass_options.h"

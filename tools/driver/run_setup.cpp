@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "ir/byte_size.h"
+#include "ir/nearest_name.h"
 #include "ir/parser.h"
 #include "ir/verify.h"
 #include "ir/work.h"
