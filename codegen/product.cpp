@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the product of a region, which way to load its operands, and emits its epilogue.
 #include "codegen/product.h"
+#include "ir/access.h"
 #include "ir/op_view.h"
 
 #include <fmt/format.h>
@@ -67,8 +68,7 @@ KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& l
 
 int64_t readableExtent(const Product& p, int which) {
   const int64_t own = which == 0 ? p.m : p.n, most = (own + kEight - 1) / kEight * kEight;
-  const Value* value = p.op->in(which);
-  while (value->def && value->def->code == Opcode::cast) value = value->def->in(0);
+  const Value* value = throughCasts(p.op->in(which));
   if (!value->def || value->def->code != Opcode::slice || own == most) return own;
   const as::slice slice(*value->def);
   const auto axis = static_cast<size_t>(value->type.rank() - ((which == 0) == p.ta ? 1 : 2));

@@ -66,6 +66,11 @@ bool isNumber(const Value& value, double number) {
          value.def->operands[0].number() == number;
 }
 
+const Value* throughCasts(const Value* value) {
+  while (value->def && value->def->code == Opcode::cast) value = value->def->in(0);
+  return value;
+}
+
 bool readsSymbol(const Op& op) { return op.code == Opcode::param || op.code == Opcode::state; }
 
 bool isTurn(const Op& op) { return op.code == Opcode::fused || isCollective(op); }

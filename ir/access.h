@@ -30,6 +30,8 @@ std::vector<Type> typesOf(const std::vector<Value*>& values);
 bool hostReads(const Op& op);
 /// Whether a value is a constant whose elements all are this number.
 bool isNumber(const Value& value, double number);
+/// The value at the start of a chain of casts.
+const Value* throughCasts(const Value* value);
 /// Whether an op reads a parameter or a state as it is when the step begins.
 bool readsSymbol(const Op& op);
 /// Whether an op is a command of its own between possible barriers: a kernel or a collective.

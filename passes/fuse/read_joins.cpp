@@ -49,12 +49,6 @@ struct Join {
   std::vector<Value*> members;  ///< the values that it reads, those of each piece one behind the other
 };
 
-/// The value at the start of a chain of casts.
-const Value* throughCasts(const Value* value) {
-  while (value->def && value->def->code == Opcode::cast) value = value->def->in(0);
-  return value;
-}
-
 bool isView(const Op& op) { return op.code == Opcode::reshape || op.code == Opcode::transpose; }
 
 /// The views in front of a piece, and what they view.
