@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a pipeline: stage check, verification before and after each pass, hooks, reproducers.
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 #include "ir/caller_code.h"
 #include "ir/out_of_memory.h"
 #include "ir/parser.h"
+#include "ir/stopwatch.h"
 #include "ir/verify.h"
 #include "ir/verify_structure.h"
 #include "passes/pass.h"
@@ -137,7 +137,7 @@ Result<double> PassManager::runPass(int index, const Bound& bound, const std::st
   for (const Instrumentation& hook : hooks_)
     if (hook.before) hook.before(step, index, *module);
 
-  auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   auto onPhase = [&](std::string_view name, double milliseconds) {
     for (const Instrumentation& hook : hooks_)
       if (hook.phase) hook.phase(step, name, milliseconds);
@@ -147,8 +147,7 @@ Result<double> PassManager::runPass(int index, const Bound& bound, const std::st
   const auto thrown = thrownBy([&] {
     done = withinMemory(module->loc, "the compiler", [&] { return bound.run(*module, {handler_, onPhase}); });
   });
-  double elapsed =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  const double elapsed = watch.milliseconds();
   if (thrown) return brokenBy(step, "threw an exception", fail(*thrown), writeReproducer(index, before));
   if (!done) return done.takeError().note(nullptr, where);
 

@@ -13,13 +13,12 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
 #include "codegen/features.h"
 #include "codegen/glsl.h"
 #include "codegen/shader.h"
 #include "ir/all_cores.h"
 #include "ir/kernel/legalize.h"
+#include "ir/stopwatch.h"
 #include "ir/verify_dispatch.h"
 #include "passes/pass.h"
 
@@ -66,15 +65,12 @@ Result<std::vector<T>> makeAll(size_t count, Make make) {
 class PhaseTimer {
  public:
   PhaseTimer(const PassContext& context, const char* name) : context_(context), name_(name) {}
-  ~PhaseTimer() {
-    context_.phase(name_, std::chrono::duration<double, std::milli>(Clock::now() - start_).count());
-  }
+  ~PhaseTimer() { context_.phase(name_, watch_.milliseconds()); }
 
  private:
-  using Clock = std::chrono::steady_clock;
   const PassContext& context_;
   const char* name_;
-  Clock::time_point start_ = Clock::now();
+  Stopwatch watch_;
 };
 
 Result<std::vector<GlslText>> printAll(const std::vector<Item*>& kernels, const Target& target,

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <limits>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "codegen/shader.h"
 #include "ir/kernel/legalize.h"
 #include "ir/parser.h"
+#include "ir/stopwatch.h"
 #include "ir/verify.h"
 #include "runtime/vulkan/recording.h"
 
@@ -121,10 +121,8 @@ Result<double> microseconds(vulkan::Recording& recording) {
 
 /// The shortest dispatch of several runs, after a warm-up.
 Result<double> best(vulkan::Recording& recording, int runs) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  while (std::chrono::duration<double>(Clock::now() - start).count() < kWarmSeconds)
-    TG_CHECK(microseconds(recording));
+  const Stopwatch watch;
+  while (watch.seconds() < kWarmSeconds) TG_CHECK(microseconds(recording));
   double least = std::numeric_limits<double>::infinity();
   for (int i = 0; i < runs; ++i) {
     TG_TRY(double one, microseconds(recording));

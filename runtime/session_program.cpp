@@ -2,7 +2,6 @@
 #include "runtime/session_program.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <limits>
 
@@ -12,6 +11,7 @@
 #include "ir/dims.h"
 #include "ir/list_text.h"
 #include "ir/parser.h"
+#include "ir/stopwatch.h"
 #include "ir/verify.h"
 #include "runtime/batch.h"
 #include "runtime/interp_runner.h"
@@ -20,16 +20,6 @@
 namespace tg {
 
 namespace {
-
-class Stopwatch {
- public:
-  double milliseconds() const {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 std::map<std::string, Type, std::less<>> capturesOf(const Item& func) {
   std::map<std::string, Type, std::less<>> out;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <map>
 
@@ -14,6 +13,7 @@
 #include "ir/builder.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
+#include "ir/stopwatch.h"
 #include "ir/verify.h"
 #include "passes/tuning.h"
 #include "runtime/compile.h"
@@ -184,14 +184,12 @@ double medianOf(std::vector<double> values) {
 
 /// Runs f until every schedule has been timed often enough.
 Result<void> time(Executor& executor, std::vector<TimedSchedule>& schedules, const TuneOptions& options) {
-  using Clock = std::chrono::steady_clock;
   executor.measure(vulkan::Timestamps::commands);
   std::vector<std::vector<double>> times(schedules.size());
   // Runs f for at least `rounds` rounds and `seconds` seconds.
   auto repeat = [&](int rounds, double seconds, auto take) -> Result<void> {
-    const Clock::time_point start = Clock::now();
-    auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-    for (int round = 0; round < rounds || passed() < seconds; ++round) {
+    const Stopwatch watch;
+    for (int round = 0; round < rounds || watch.seconds() < seconds; ++round) {
       TG_CHECK(executor.run("f", {}, false));
       TG_TRY(std::vector<RunTimes> runs, executor.takeTimes());
       const std::vector<vulkan::DeviceTime>& commands = runs.front().device;

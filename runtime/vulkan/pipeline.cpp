@@ -2,7 +2,6 @@
 #include "runtime/vulkan/pipeline.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include <fmt/format.h>
 
@@ -12,6 +11,7 @@
 #include "ir/all_cores.h"
 #include "ir/count_text.h"
 #include "ir/out_of_memory.h"
+#include "ir/stopwatch.h"
 #include "runtime/vulkan/device_state.h"
 #include "runtime/vulkan/pipeline_state.h"
 
@@ -28,14 +28,14 @@ struct PipelineMaker {
   double seconds = 0;
 
   void make() {
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     made.reset(new Pipeline());
     made->name_ = kernel.name;
     made->bindings_ = kernel.bindings;
     made->device_ = device.shared_from_this();
     made->state_ = std::make_unique<PipelineState>();
     if (!makeLayouts() || !makePipeline()) made.reset();
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    seconds = watch.seconds();
   }
 
  private:

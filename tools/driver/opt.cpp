@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // One invocation of tg-opt or a pass tool: read the input, split it, run the pipeline on each section, compare or
 // print.
-#include <chrono>
 #include <cstdio>
 
 #include <fmt/format.h>
 
 #include "ir/count_text.h"
 #include "ir/parser.h"
+#include "ir/stopwatch.h"
 #include "tools/driver/cli.h"
 #include "tools/driver/expected.h"
 #include "tools/driver/instruments.h"
@@ -21,11 +21,6 @@ namespace {
 // Print at most this many errors: in a garbled file only the first ones are useful.
 constexpr size_t kMostErrors = 20;
 constexpr std::string_view kSplitMark = "// -----";
-
-using Clock = std::chrono::steady_clock;
-double millisecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 /// Prints an error. It begins with its place, or with the tool's name if it has none.
 void show(const std::string& tool, const Error& error) {
@@ -115,9 +110,9 @@ Result<std::string> Invocation::write(const Module& module) const {
 
 Result<std::string> Invocation::process(const std::string& text, int section,
                                         const DiagnosticHandler& handler) {
-  auto start = Clock::now();
+  Stopwatch watch;
   TG_TRY(std::unique_ptr<Module> module, parse(text, fileName_));
-  timing_.add("parse", millisecondsSince(start));
+  timing_.add("parse", watch.milliseconds());
   TG_CHECK(checkRoundTrip(*module, "input"));
 
   PassManager pipeline = command_.pipeline;
@@ -133,9 +128,9 @@ Result<std::string> Invocation::process(const std::string& text, int section,
   if (treeFailed) return *std::move(treeFailed);
   TG_CHECK(checkRoundTrip(*module, "output"));
 
-  start = Clock::now();
+  watch = Stopwatch();
   TG_TRY(std::string out, write(*module));
-  timing_.add(command_.emit == "text" ? "print" : command_.emit, millisecondsSince(start));
+  timing_.add(command_.emit == "text" ? "print" : command_.emit, watch.milliseconds());
   return out;
 }
 

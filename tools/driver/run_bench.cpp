@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +14,7 @@
 
 #include "ir/json_text.h"
 #include "ir/parser.h"
+#include "ir/stopwatch.h"
 #include "ir/verify.h"
 #include "runtime/train/plan_report.h"
 #include "runtime/train/random_inputs.h"
@@ -43,11 +43,6 @@ struct BenchFlags {
   std::string results, table, against;
 };
 
-using Clock = std::chrono::steady_clock;
-double since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
 struct Timing {
   std::vector<double> milliseconds;  ///< of a step, sorted: the means over groups of steps timed together
   int steps = 0;
@@ -58,13 +53,13 @@ struct Timing {
 /// Runs steps as tg-run train does, beginning each one before the previous loss is read. The device is idle before the
 /// first and after the last, so the time includes no other steps. Returns the mean milliseconds of a step.
 Result<double> timeSteps(Session& session, const Inputs& inputs, int count, double& loss) {
-  const auto start = Clock::now();
+  const Stopwatch watch;
   for (int begun = 0, ended = 0; ended < count; ++ended) {
     for (; begun < count && begun < ended + 2; ++begun) TG_CHECK(session.beginStep(inputs));
     TG_TRY(StepResult step, session.endStep());
     loss = step.loss;
   }
-  return since(start) / count;
+  return watch.milliseconds() / count;
 }
 
 /// Runs warm-up steps, and then times steps in groups until there are enough of them and enough time has passed.
@@ -77,15 +72,15 @@ Result<Timing> measure(Session& session, const Inputs& inputs, const BenchFlags&
     if (!firstLoss) firstLoss = timing.lastLoss;
     return {};
   };
-  auto start = Clock::now();
+  Stopwatch watch;
   auto isCold = [&](int steps) {
-    return steps < flags.warmup || (flags.warmup > 0 && since(start) < kWarmSeconds * 1e3);
+    return steps < flags.warmup || (flags.warmup > 0 && watch.seconds() < kWarmSeconds);
   };
   for (int i = 0; isCold(i); ++i) TG_CHECK(time(1));
   const int together =
       flags.wait || each <= 0 ? 1 : static_cast<int>(std::clamp(kTogether / each, 1.0, double(kLeastSteps)));
-  start = Clock::now();
-  while (timing.steps < flags.steps || (since(start) < flags.minTime * 1e3 && timing.steps < kMostSteps)) {
+  watch = Stopwatch();
+  while (timing.steps < flags.steps || (watch.seconds() < flags.minTime && timing.steps < kMostSteps)) {
     const int count =
         std::min(together, (timing.steps < flags.steps ? flags.steps : kMostSteps) - timing.steps);
     TG_CHECK(time(count));
@@ -264,11 +259,11 @@ struct Bench : Verb {
   }
   /// Opens the model and adds the times of its compilation to `split`; `text` is the module's.
   Result<OpenModel> timeCompiling(const std::string& text, Json& split) {
-    auto start = Clock::now();
+    const Stopwatch watch;
     double cpu = cpuMilliseconds();
     TG_TRY(std::unique_ptr<Module> module, parse(text, model.file));
     TG_CHECK(verify(*module));
-    double parsing = since(start);
+    double parsing = watch.milliseconds();
     TG_TRY(OpenModel open, openStep(model, flags.microBatch, std::move(module)));
     split = compileSplit(parsing, open.milliseconds);
     split["cpu"] = cpuMilliseconds() - cpu;

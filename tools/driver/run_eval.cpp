@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tg-run eval: computes the loss on evaluation data in the same way as training does.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include "ir/collective.h"
 #include "ir/count_text.h"
 #include "ir/json_text.h"
+#include "ir/stopwatch.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
@@ -241,7 +241,7 @@ struct Eval : Verb {
     const Trained& trained = open.trained;
     const int64_t batches =
         flags.batches > 0 ? std::min(flags.batches, feed.evalBatches()) : feed.evalBatches();
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     bool sessionFailed = false;
     auto evaluated = lossOf(session, feed, batches, sessionFailed);
     if (!evaluated) {
@@ -251,7 +251,7 @@ struct Eval : Verb {
       return error;
     }
     const double loss = *evaluated;
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double seconds = watch.seconds();
     // All ranks have the result, and rank 0 prints it.
     if (!model.firstRank()) return std::isfinite(loss) ? int{exitOk} : int{exitNumeric};
     if (flags.json) {

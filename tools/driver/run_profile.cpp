@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tg-run profile: shows the device's time by kernel, and the host's overhead.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -12,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "ir/dims.h"
+#include "ir/stopwatch.h"
 #include "runtime/profile_report.h"
 #include "runtime/train/random_inputs.h"
 #include "runtime/train/run_dir.h"
@@ -195,18 +195,16 @@ struct ProfileVerb : Verb {
 
   /// Measures after two warm-up calls.
   Result<Measured> measureCollectives(Session& session, const Inputs& inputs) const {
-    using Clock = std::chrono::steady_clock;
     auto call = [&](int count) -> Result<void> {
       for (int i = 0; i < count; ++i) TG_CHECK(session.run(function, inputs));
       return {};
     };
     TG_CHECK(call(2));
     TG_TRY(const std::vector<CollectiveTimes> before, session.collectiveTimes());
-    const auto begin = Clock::now();
+    const Stopwatch watch;
     TG_CHECK(call(options.repetitions));
     Measured out;
-    out.milliseconds =
-        std::chrono::duration<double, std::milli>(Clock::now() - begin).count() / options.repetitions;
+    out.milliseconds = watch.milliseconds() / options.repetitions;
     TG_TRY(out.collectives, session.collectiveTimes());
     for (size_t i = 0; i < before.size(); ++i) {
       CollectiveTimes& its = out.collectives[i];
