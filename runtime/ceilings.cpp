@@ -33,16 +33,18 @@ constexpr double kWarmSeconds = 0.1;
 
 /// How to measure a kind of device. A GPU needs dispatches large enough to fill it. A CPU is filled by short ones, and
 /// out of many short ones some run without an interruption by other processes.
-struct Manner {
+struct MeasureOptions {
   int64_t copyBytes, slices;  ///< of a buffer; the number of dispatches that copy it
   int64_t fmaGroups;
   double fmaMicroseconds;  ///< least time of a dispatch
   int runs;
 };
-constexpr Manner kGpu = {int64_t(256) << 20, 1, 4096, 5000, 10};
-constexpr Manner kCpu = {int64_t(128) << 20, 64, 256, 300, 5};
+constexpr MeasureOptions kGpu = {int64_t(256) << 20, 1, 4096, 5000, 10};
+constexpr MeasureOptions kCpu = {int64_t(128) << 20, 64, 256, 300, 5};
 
-const Manner& mannerOf(const vulkan::Device& device) { return device.info().type == "cpu" ? kCpu : kGpu; }
+const MeasureOptions& optionsFor(const vulkan::Device& device) {
+  return device.info().type == "cpu" ? kCpu : kGpu;
+}
 
 /// Neighbouring invocations copy neighbouring vec4s. Each invocation copies several, one workgroup's width apart.
 std::string copyKernel(int64_t vectors) {
@@ -146,26 +148,26 @@ Result<std::unique_ptr<vulkan::Recording>> recorded(vulkan::Device& device, cons
 
 Result<void> measureCopy(vulkan::Device& device, Ceilings& out) {
   const vulkan::DeviceInfo& info = device.info();
-  const Manner& manner = mannerOf(device);
-  int64_t most = std::min({manner.copyBytes, info.target.storageRange, info.maxAllocationBytes,
+  const MeasureOptions& options = optionsFor(device);
+  int64_t most = std::min({options.copyBytes, info.target.storageRange, info.maxAllocationBytes,
                            info.heapBytes / 8, info.target.maxGrid * kCopyGroupBytes});
-  const int64_t groups = std::max<int64_t>(most / manner.slices / kCopyGroupBytes, 1);
+  const int64_t groups = std::max<int64_t>(most / options.slices / kCopyGroupBytes, 1);
   const int64_t slice = groups * kCopyGroupBytes;
-  out.copyBytes = slice * manner.slices;
+  out.copyBytes = slice * options.slices;
   TG_TRY(auto x, Buffer::create(device, {"copy.x", out.copyBytes, vulkan::MemoryKind::device}));
   TG_TRY(auto y, Buffer::create(device, {"copy.y", out.copyBytes, vulkan::MemoryKind::device}));
   std::vector<std::vector<Binding>> dispatches;
   for (int64_t at = 0; at < out.copyBytes; at += slice)
     dispatches.push_back({Binding{x.get(), at, slice}, Binding{y.get(), at, slice}});
   TG_TRY(auto recording, recorded(device, "copy", copyKernel(slice / 16), groups, dispatches));
-  TG_TRY(double least, best(*recording, manner.runs));
+  TG_TRY(double least, best(*recording, options.runs));
   out.gigabytesPerSecond = 2 * static_cast<double>(slice) / least * 1e-3;
   return {};
 }
 
 Result<void> measureFma(vulkan::Device& device, Ceilings& out) {
-  const Manner& manner = mannerOf(device);
-  const int64_t bytes = manner.fmaGroups * kGroup * 16;
+  const MeasureOptions& options = optionsFor(device);
+  const int64_t bytes = options.fmaGroups * kGroup * 16;
   TG_TRY(auto numbers, Buffer::create(device, {"fma.n", 8, vulkan::MemoryKind::device}));
   TG_TRY(auto times, Buffer::create(device, {"fma.times", 4, vulkan::MemoryKind::device}));
   TG_TRY(auto y, Buffer::create(device, {"fma.y", bytes, vulkan::MemoryKind::device}));
@@ -173,14 +175,15 @@ Result<void> measureFma(vulkan::Device& device, Ceilings& out) {
   TG_CHECK(numbers->write(0, 8, values.data()));
   const std::vector<std::vector<Binding>> dispatches(
       8, {Binding{numbers.get()}, Binding{times.get()}, Binding{y.get()}});
-  TG_TRY(auto recording, recorded(device, "fma", fmaKernel(manner.fmaGroups), manner.fmaGroups, dispatches));
+  TG_TRY(auto recording,
+         recorded(device, "fma", fmaKernel(options.fmaGroups), options.fmaGroups, dispatches));
   for (uint32_t iterations = 8;; iterations *= 2) {
     TG_CHECK(times->write(0, 4, &iterations));
     TG_TRY(double one, microseconds(*recording));
-    if (one < manner.fmaMicroseconds && iterations < (1u << 20)) continue;
-    TG_TRY(double least, best(*recording, manner.runs));
+    if (one < options.fmaMicroseconds && iterations < (1u << 20)) continue;
+    TG_TRY(double least, best(*recording, options.runs));
     out.gigaflopsPerSecond =
-        kFlopsPerIteration * static_cast<double>(manner.fmaGroups) * iterations / least * 1e-3;
+        kFlopsPerIteration * static_cast<double>(options.fmaGroups) * iterations / least * 1e-3;
     return {};
   }
 }

@@ -92,7 +92,7 @@ Result<Types> loop(const Op& op) {
   return types;
 }
 
-/// The called func is known only with the module (verifyCalls); here the results are as declared.
+/// The called func is known only with the module (verify_symbols.cpp); here the results are as declared.
 Result<Types> call(const Op& op) {
   Types types;
   for (const auto& result : op.results) types.push_back(result->type);

@@ -67,8 +67,8 @@ void FunctionPlan::addUnit(std::vector<Value*> members, bool group) {
 }
 
 /// The value that holds the bytes of this one after all collectives.
-Value* FunctionPlan::heir(Value* value) const {
-  while (Value* next = factsOf(*value).heir) value = next;
+Value* FunctionPlan::takenOverBy(Value* value) const {
+  while (Value* next = factsOf(*value).takenOverBy) value = next;
   return value;
 }
 
@@ -77,11 +77,11 @@ Value* FunctionPlan::heir(Value* value) const {
 std::vector<Value*> FunctionPlan::ownValues() const {
   std::vector<Value*> values;
   for (const auto& arg : func_.body.args)
-    if (!factsOf(*arg).heir) values.push_back(arg.get());
+    if (!factsOf(*arg).takenOverBy) values.push_back(arg.get());
   for (const Op* op : func_.body.ops) {
     if (op->code == Opcode::adjoin) continue;
     for (const auto& result : op->results)
-      if (!isSymbolRead(*result) && !factsOf(*result).heir) values.push_back(result.get());
+      if (!isSymbolRead(*result) && !factsOf(*result).takenOverBy) values.push_back(result.get());
   }
   return values;
 }
@@ -93,7 +93,7 @@ FunctionPlan::findSequences(const std::unordered_map<const Value*, int>& keyOf) 
   std::vector<Sequence> sequences;
   auto add = [&](const Op& op, const std::vector<Value*>& members) {
     Sequence sequence{{}, &op, true};
-    for (Value* member : members) sequence.keys.push_back(keyOf.at(heir(member)));
+    for (Value* member : members) sequence.keys.push_back(keyOf.at(takenOverBy(member)));
     sequences.push_back(std::move(sequence));
   };
   for (const Op* op : func_.body.ops) {
@@ -487,7 +487,7 @@ int64_t FunctionPlan::apply(int64_t ioOffset) {
   }
   for (Op* op : func_.body.ops)
     for (int i = 0; op->code == Opcode::all_reduce && i < op->numOperands(); ++i) {
-      op->in(i)->place = heir(op->in(i))->place;
+      op->in(i)->place = takenOverBy(op->in(i))->place;
       op->in(i)->place->inplace = nullptr;
     }
   for (Op* op : func_.body.ops) {

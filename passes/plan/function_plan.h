@@ -110,7 +110,7 @@ class FunctionPlan {
     int defined = 0;  ///< the index of the op that defines it; 0 for arguments
     std::vector<Reading> readings;
     /// A result of tg.all_reduce is in the bytes of its operand: the operand's result, and the result's operand.
-    Value *heir = nullptr, *source = nullptr;
+    Value *takenOverBy = nullptr, *source = nullptr;
     const Op* update = nullptr;     ///< the first update that commits it, or a value to which it is a step
     const Value* stepTo = nullptr;  ///< of a step of an update: the value computed from it (findSteps)
   };
@@ -133,7 +133,7 @@ class FunctionPlan {
   const Reading* firstReading(const Value& value) const;
   void chooseHeld();
   void holdSources();
-  Value* heir(Value* value) const;
+  Value* takenOverBy(Value* value) const;
   /// Calls `use` with each op that defines or reads a member of a unit, or a value that collectives reduce into it.
   template <class Function>
   void eachAccess(const Value* member, Function use) const {

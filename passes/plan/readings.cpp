@@ -19,7 +19,7 @@ void FunctionPlan::findReadings() {
       if (isSymbolRead(*result)) reads_[op.operands[0].text].push_back(result.get());
     }
     for (int i = 0; op.code == Opcode::all_reduce && i < op.numOperands(); ++i) {
-      facts_[op.in(i)].heir = op.result(i);
+      facts_[op.in(i)].takenOverBy = op.result(i);
       facts_[op.result(i)].source = op.in(i);
     }
     if (op.code == Opcode::update)

@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// The device or target that a module is checked against.
-struct Patient {
+struct Candidate {
   Target target;
   DeviceMemory memory;
   std::string name;
@@ -33,12 +33,12 @@ struct Patient {
 };
 
 /// Reads the JSON of a target, or of an entry of `tg-run devices --json`, which also has the memory.
-Result<Patient> patientOfJson(const std::string& text, const std::string& file) {
+Result<Candidate> candidateOfJson(const std::string& text, const std::string& file) {
   Json json = parseJson<Json>(text);
   if (json.is_array() && json.size() == 1) json = Json(json[0]);
   if (json.is_array())
     return fail(fmt::format("{}: {} devices where one is wanted; keep one of the list", file, json.size()));
-  Patient out;
+  Candidate out;
   if (!json.is_object() || !json.contains("target")) {
     TG_TRY(out.target, targetFromJson(text, file));
     out.name = out.target.name;
@@ -56,11 +56,11 @@ Result<Patient> patientOfJson(const std::string& text, const std::string& file) 
   return out;
 }
 
-Result<Patient> patientOfDevice(const std::string& select) {
+Result<Candidate> candidateOfDevice(const std::string& select) {
   TG_TRY(auto devices, vulkan::listDevices());
   TG_TRY(vulkan::Selection chosen, vulkan::selectDevice(devices, select));
   const vulkan::DeviceInfo& info = devices[static_cast<size_t>(chosen.index)];
-  return Patient{info.target, {info.heapBytes, info.maxAllocationBytes}, info.name, info};
+  return Candidate{info.target, {info.heapBytes, info.maxAllocationBytes}, info.name, info};
 }
 
 std::string amount(const Need& need, int64_t value) {
@@ -80,7 +80,7 @@ void print(const Need& need) {
              where.empty() ? "" : "; " + where);
 }
 
-void print(const Fit& fit, const Patient& patient) {
+void print(const Fit& fit, const Candidate& candidate) {
   for (const FunctionFit& function : fit.functions) {
     fmt::print("@{}: {}; {}\n", function.function, function.fits() ? "fits" : "does not fit",
                countText(function.dispatches, "dispatch", "dispatches"));
@@ -89,7 +89,7 @@ void print(const Fit& fit, const Patient& patient) {
   fmt::print("memory, of all functions together:\n");
   for (const Need& need : fit.memory) print(need);
   if (!fit.compiledFor.empty()) fmt::print("!! {}; compile it again for this target\n", fit.compiledFor);
-  fmt::print("{}: {}\n", patient.name, fit.fits() ? "fits" : "does not fit");
+  fmt::print("{}: {}\n", candidate.name, fit.fits() ? "fits" : "does not fit");
 }
 
 struct Doctor : Verb {
@@ -118,18 +118,18 @@ struct Doctor : Verb {
         ->group("Target");
   }
 
-  Result<Patient> patient() const {
-    if (target.empty()) return withCode(exitDevice, patientOfDevice(device.empty() ? "auto" : device));
+  Result<Candidate> candidate() const {
+    if (target.empty()) return withCode(exitDevice, candidateOfDevice(device.empty() ? "auto" : device));
     if (!isTargetFile(target)) {
       TG_TRY(Target named, readTarget(target));
-      return Patient{named, {}, named.name, {}};
+      return Candidate{named, {}, named.name, {}};
     }
     TG_TRY(std::string json, readInput(target));
-    return patientOfJson(json, target);
+    return candidateOfJson(json, target);
   }
 
   Result<int> run(CLI::App& app, const Arguments&) override {
-    TG_TRY(Patient against, patient());
+    TG_TRY(Candidate against, candidate());
     TG_TRY(std::unique_ptr<Module> module, loadSource(app, model));
     TG_CHECK(runFirst(model.pipeline, module, toldOn(model)));
     CompileOptions options;
