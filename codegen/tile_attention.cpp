@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "ir/access.h"
 #include "ir/attention_parts.h"
 #include "ir/op_view.h"
 
@@ -71,12 +72,6 @@ std::pair<KV, KV> AttentionRegion::blocks(LowerContext& c, const Index& first, i
   return {from, u32(Opcode::k_div, u32(Opcode::k_add, seen, block - 1), block)};
 }
 
-/// The value behind a chain of casts.
-static const Value* unrounded(const Value* value) {
-  while (value->def && value->def->code == Opcode::cast) value = value->def->in(0);
-  return value;
-}
-
 void storeAttention(LowerContext& c, const Value* result, const Index& offset, const KV& value,
                     const KV* following) {
   const Index second = c.space.add(offset, IndexSpace::constant(kLanes));
@@ -84,7 +79,7 @@ void storeAttention(LowerContext& c, const Value* result, const Index& offset, c
   if (following) c.emitter.define(result, c.space.delinear(second, result->type.shape), *following);
   for (size_t slot = 0; slot < c.region.yields.size(); ++slot) {
     const Value* yield = c.region.yields[slot];
-    if (unrounded(yield) != result) continue;
+    if (throughCasts(yield) != result) continue;
     const int place = static_cast<int>(slot);
     if (following && isNarrow(yield->type.dtype)) {
       c.emitter.storeWords(place, offset);

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "codegen/schedule.h"
+#include "ir/access.h"
 #include "ir/attention_parts.h"
 #include "ir/builder.h"
 #include "ir/op_view.h"
@@ -54,11 +55,6 @@ struct Found {
 
 bool isFloatCast(const Op& op) {
   return op.code == Opcode::cast && isFloat(op.in(0)->type.dtype) && isFloat(op.result()->type.dtype);
-}
-
-Value* behindCasts(Value* value) {
-  while (value->def && isFloatCast(*value->def)) value = value->def->in(0);
-  return value;
 }
 
 std::optional<double> constantOf(const Value& value) {
@@ -273,7 +269,7 @@ bool AttentionFormer::isNarrow(const Found& found) const {
   const std::optional<DType> dtype = dtypeNamed(precision);
   if (!dtype || !tg::isNarrow(*dtype) || !target_.multiplies(*dtype)) return false;
   auto suits = [&](const Op* product) { return !product || as::matmul(*product).precision() == precision; };
-  auto equal = [](Value* a, Value* b) { return behindCasts(a) == behindCasts(b); };
+  auto equal = [](Value* a, Value* b) { return throughCasts(a) == throughCasts(b); };
   Value *q = found.scores->in(0), *k = found.scores->in(1), *v = found.out->in(1);
   for (const Op* product : {found.out, found.dWeights, found.dq, found.dk, found.dv})
     if (!suits(product)) return false;
