@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/kernel/clamp_loops.h"
 #include "ir/kernel/unroll.h"
 #include "ir/needs.h"
 
@@ -27,9 +28,17 @@ Result<void> checkFeatures(const Item& kernel, const Target& target) {
   return {};
 }
 
+/// A target without a bound has the largest number, since no loop counts further than 32 bits.
+static bool limitsLoops(const Target& target) {
+  return !gives(target, LimitId::loopIterations, Target().loopIterations);
+}
+
+void endLoops(Item& kernel, const Target& target) {
+  if (limitsLoops(target)) clampLoops(kernel, target.subgroup);
+}
+
 Result<bool> fitLoops(Item& kernel, const Target& target) {
-  // A target without a bound has the largest number, since no loop counts further than 32 bits.
-  if (gives(target, LimitId::loopIterations, Target().loopIterations)) return true;
+  if (!limitsLoops(target)) return true;
   return unroll(kernel, limitOf(target, LimitId::loopIterations));
 }
 

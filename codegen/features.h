@@ -13,6 +13,9 @@ namespace tg {
 /// Atomic additions of f32 have a fallback and need none.
 Result<void> checkFeatures(const Item& kernel, const Target& target);
 
+/// Ends loops in lanes without an invocation, if the target limits the iterations of all lanes together (clampLoops).
+void endLoops(Item& kernel, const Target& target);
+
 /// Unrolls loops by repeating their bodies, if an invocation could make more iterations than the target's
 /// `loop_iterations`. False if the number of iterations depends on data, so that the kernel must check it at run
 /// time. An error if there are too many iterations in any case.

@@ -264,6 +264,7 @@ Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std
   lowered.kernel->name = word;  // for errors; the table names it
   legalize(&module_, *lowered.kernel);
   TG_CHECK(checkFeatures(*lowered.kernel, target_));
+  endLoops(*lowered.kernel, target_);
   TG_TRY(const bool bounded, fitLoops(*lowered.kernel, target_));
   known.watched = !bounded;
   if (known.watched) watchLoops(*lowered.kernel);

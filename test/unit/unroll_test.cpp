@@ -3,8 +3,12 @@
 // kernels are unrolled in simplify_kernel_test.cpp.
 #include "ir/kernel/unroll.h"
 
+#include <algorithm>
+#include <functional>
+
 #include <fmt/format.h>
 
+#include "ir/kernel/clamp_loops.h"
 #include "test/unit/kernel_text.h"
 
 namespace tg::test {
@@ -127,6 +131,68 @@ TEST_P(Unroll, LeavesTheResults) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Unroll, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return std::to_string(info.index); });
+
+// The loops of 20 invocations, each with its number of trips. The four lanes that fill up the last vector of 8 are run as
+// invocations of a larger workgroup: they make no more trips than the others.
+TEST(ClampLoops, EndsLanesWithoutAnInvocation) {
+  struct Loop {
+    const char* range;
+    std::function<int64_t(int64_t)> trips;
+  };
+  const Loop loops[] = {
+      {"0 to(%to)", [](int64_t i) { return 20 - i; }},
+      {"%i to(20)", [](int64_t i) { return 20 - i; }},
+      {"%i to(%to) step(3)", [](int64_t i) { return i < 10 ? (20 - 2 * i + 2) / 3 : 0; }},
+      {"%top to(4294967295)", [](int64_t i) { return i; }},
+      {"%i to(30) step(%next)", [](int64_t i) { return 30 / (i + 1); }},
+  };
+  for (const Loop& loop : loops) {
+    auto module = kernels(fmt::format(R"(
+  kernel @k(%o: buf<24xu32, out>) workgroup(20) grid(1) {{
+    %i = tgk.local_id 0 : u32
+    %to = 20 - %i : u32
+    %top = 4294967295 - %i : u32
+    %next = %i + 1 : u32
+    %r = tgk.for %k = {} iter_args(%n = 0) : u32 {{
+      tgk.yield %n + 1 : u32
+    }}
+    tgk.store %r, %o[%i]
+  }})",
+                                      loop.range));
+    ASSERT_TRUE(module);
+    Item& kernel = *module->find(ItemKind::kernel, "k");
+    const std::string before = print(kernel);
+    clampLoops(kernel, 4);
+    EXPECT_EQ(print(kernel), before) << "no lane is without an invocation";
+    clampLoops(kernel, 8);
+    EXPECT_NE(print(kernel), before);
+    verified(*module);
+    kernel.workgroup[0] = 24;
+    Memory memory{bytesOf(std::vector<uint32_t>(24))};
+    run(kernel, memory, {.checks = false});
+    const auto got = valuesOf<uint32_t>(memory[0]);
+    int64_t most = 0;
+    for (int64_t i = 0; i < 20; ++i) {
+      EXPECT_EQ(got[i], loop.trips(i)) << loop.range << " " << i;
+      most = std::max(most, loop.trips(i));
+    }
+    for (int64_t i = 20; i < 24; ++i) EXPECT_LE(got[i], most) << loop.range << " " << i;
+  }
+}
+
+TEST(ClampLoops, LeavesEqualAndUnknownBounds) {
+  auto module = kernels(fmt::format(kFrame, R"(
+    %g = tgk.workgroup_id 0 : u32
+    tgk.for %j = 0 to(%g + 5) {
+    }
+    %r = tgk.for %k = 0 to(%v) iter_args(%a = 0) : u32 {
+      tgk.yield %k : u32
+    })"));
+  Item& kernel = *module->find(ItemKind::kernel, "k");
+  const std::string before = print(kernel);
+  clampLoops(kernel, 32);
+  EXPECT_EQ(print(kernel), before);
+}
 
 TEST(UnrollLimits, AKernelThatFitsStaysAsItIs) {
   auto module = kernels(fmt::format(kFrame, kCases[0].body));
