@@ -10,6 +10,7 @@ namespace tg {
 KernelFacts::KernelFacts(const Item& kernel) : kernel_(kernel), uniformity_(kernel) {
   for (const auto& arg : kernel.body.args) owner_[arg.get()] = &kernel.body;
   visit(kernel.body, nullptr);
+  findSteering();
   refills_ = findRefills(*this);
   for (const auto& refill : refills_)
     for (const auto& accesses : {refill->stores, refill->loads})
@@ -27,6 +28,40 @@ void KernelFacts::visit(const Block& block, const Op* parent) {
       outer_[region.get()] = &block;
       visit(*region, op);
     }
+  }
+}
+
+/// Marks the conditions and bounds of what whole workgroups enter, and all values from which these are computed.
+void KernelFacts::findSteering() {
+  const auto& size = kernel_.workgroup;
+  if (size[0] * size[1] * size[2] == 1 && !synchronizesInside_) return;
+  std::vector<const Value*> work;
+  auto mark = [&](const Value* value) {
+    if (steers_.insert(value).second) work.push_back(value);
+  };
+  auto add = [&](const Operand& operand) { forEachValue(operand, mark); };
+  walk(kernel_.body, [&](const Op& op) {
+    if (op.regions.empty() || !entersUniformly(op)) return;
+    if (op.code == Opcode::k_if) return add(op.operands[0]);
+    const auto [from, to, step] = rangeOf(op);
+    for (const Operand* bound : {&from, &to, &step}) add(*bound);
+  });
+  while (!work.empty()) {
+    const Value* value = work.back();
+    work.pop_back();
+    const Op* op = value->def ? value->def : parent_.at(owner_.at(value));
+    if (!op || (!value->def && value == op->operands[0].value))
+      continue;  // a parameter, or the index of a loop
+    if (op->regions.empty()) {
+      for (const Operand& operand : op->operands) add(operand);
+      continue;
+    }
+    const auto same = [&](const auto& each) { return each.get() == value; };
+    const auto& list = value->def ? op->results : op->regions[0]->args;
+    auto at = std::find_if(list.begin(), list.end(), same) - list.begin() - (value->def ? 0 : 1);
+    for (const auto& region : op->regions)
+      if (const Op* yield = yieldOf(*region)) add(yield->operands[static_cast<size_t>(at)]);
+    if (op->code == Opcode::k_for) add(iterArgs(*op)[static_cast<size_t>(at)].items[0]);
   }
 }
 

@@ -34,8 +34,9 @@ class KernelFacts {
   bool isMemory(const Value* value) const;
   /// The values of isMemory in a block and its ifs, but not in its loops.
   std::vector<const Value*> memoryIn(const Block& block) const;
-  /// Whether some if or loop holds a barrier, so that its condition or bounds must stay uniform.
-  bool synchronizesInside() const { return synchronizesInside_; }
+  /// Whether the value decides which bodies a whole workgroup enters, or how often. It must stay uniform where it is kept:
+  /// there may be barriers inside, or reductions of what the workgroup adds to an element's adjoint.
+  bool steers(const Value* value) const { return steers_.contains(value); }
   const Uniformity& uniformity() const { return uniformity_; }
   /// Whether all invocations of a workgroup enter an op's bodies, and equally often.
   bool entersUniformly(const Op& op) const { return uniformity_.entersUniformly(op); }
@@ -44,6 +45,7 @@ class KernelFacts {
 
  private:
   void visit(const Block& block, const Op* parent);
+  void findSteering();
 
   const Item& kernel_;
   Uniformity uniformity_;
@@ -53,7 +55,8 @@ class KernelFacts {
   std::unordered_set<const Value*> mutable_;
   std::vector<std::unique_ptr<Refill>> refills_;
   std::unordered_map<const Op*, const Refill*> refillOf_;
-  bool synchronizesInside_ = false;
+  std::unordered_set<const Value*> steers_;
+  bool synchronizesInside_ = false;  ///< whether some if or loop holds a barrier
 };
 
 }  // namespace tg

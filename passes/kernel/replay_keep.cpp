@@ -90,9 +90,9 @@ KV Replay::fetch(const Value* value) {
   std::vector<KV> at = place(slot);
   auto load = [&] {
     KV out = builder_.loadHere(slot.buffer, at);
-    // The verifier does not see that a loaded value is uniform. If it may decide whether a barrier is reached, a reduction
+    // The verifier does not see that a loaded value is uniform. If it decides what a workgroup runs together, a reduction
     // makes it uniform.
-    bool needsUniform = facts_.synchronizesInside() && uniformFlow() && facts_.uniformity().uniform(value);
+    bool needsUniform = facts_.steers(value) && uniformFlow() && facts_.uniformity().uniform(value);
     return needsUniform ? builder_.workgroupReduce(out, "max") : out;
   };
   builder_.hint(value->name);
