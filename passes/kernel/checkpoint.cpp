@@ -122,6 +122,8 @@ void StripMiner::split(Op& loop) {
 
 }  // namespace
 
-void stripMine(Item& kernel, int64_t trips) { StripMiner(kernel, trips).visit(kernel.body); }
+void stripMine(Item& kernel, int64_t trips) {
+  if (trips < UINT32_MAX) StripMiner(kernel, trips).visit(kernel.body);  // no loop makes more
+}
 
 }  // namespace tg

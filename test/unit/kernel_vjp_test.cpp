@@ -134,6 +134,11 @@ TEST(KernelVjp, KeepsAStateForEachTripAndInvocation) {
   EXPECT_EQ(tapeElements(recurrence(40, 0), 40), 40 * 8);
 }
 
+TEST(KernelVjp, PiecesLongerThanAnyLoopChangeNothing) {
+  for (int64_t checkpoint : {int64_t{4294967295}, int64_t{4294967296}, int64_t{9223372036854775807}})
+    EXPECT_EQ(tapeElements(recurrence(40, checkpoint), 40), 40 * 8) << checkpoint;
+}
+
 TEST(KernelVjp, CheckpointsKeepTheSumNotTheProduct) {
   // 5 pieces of 8 trips: 5 states between pieces and 8 in one, for each of 8 invocations.
   EXPECT_LE(tapeElements(recurrence(40, 8), 40), (40 / 8 + 8) * 8 + 40 * 8 / 8);
