@@ -20,8 +20,11 @@ constexpr int64_t kMemberAlignment = 16;
 /// it owns all its bytes at every read. If all values are, no two live values overlap.
 class PlanVerifier {
  public:
-  explicit PlanVerifier(const Module& module) : module_(module) {}
+  explicit PlanVerifier(const Module& module) : module_(module) {
+    target_ = *targetOf(module.attrs);  // the verifier has checked that it can be read
+  }
   Result<void> run();
+  Result<void> runHomes();
 
  private:
   struct Owner {
@@ -554,10 +557,14 @@ void PlanVerifier::function(const Item& func) {
     if (hostReads(*op)) forEachUse(static_cast<const Op&>(*op), [&](Value* value) { read(*op, *value); });
 }
 
-Result<void> PlanVerifier::run() {
-  target_ = *targetOf(module_.attrs);  // the verifier has checked that it can be read
+Result<void> PlanVerifier::runHomes() {
   homes();
   if (!errors_.empty()) return std::move(errors_);
+  return {};
+}
+
+Result<void> PlanVerifier::run() {
+  TG_CHECK(runHomes());
   for (const Item* func : module_.all(ItemKind::func)) function(*func);
   ioAcrossFunctions();
   if (!errors_.empty()) return std::move(errors_);
@@ -567,9 +574,10 @@ Result<void> PlanVerifier::run() {
 }  // namespace
 
 Result<void> verifyPlan(const Module& module) {
+  if (module.stage < Stage::planned) return {};
   if (module.stage == Stage::planned) return PlanVerifier(module).run();
-  if (module.stage > Stage::planned) return verifyDispatches(module);
-  return {};
+  TG_CHECK(PlanVerifier(module).runHomes());
+  return verifyDispatches(module);
 }
 
 }  // namespace tg

@@ -304,6 +304,21 @@ TEST(VerifyDispatch, Ranges) {
             "%y [plan.range]: ends outside of @io, which has 64 bytes");
 }
 
+// Functions of this stage name no parameters, but the host fills their homes.
+TEST(VerifyDispatch, Homes) {
+  const std::string with = edited(kKernels, "  buffer @io : 64\n",
+                                  "  param @w : tensor<4xf32> -> @persistent[0]\n"
+                                  "  state @s : tensor<4xf32> -> @persistent[16]\n"
+                                  "  buffer @persistent : 32\n  buffer @io : 64\n");
+  EXPECT_EQ(finding(with), "");
+  EXPECT_EQ(finding(edited(with, "@persistent[0]", "@persistent[1048576]")),
+            "@w [plan.range]: bytes 1048576 to 1048592 are outside of @persistent, which has 32");
+  EXPECT_EQ(finding(edited(with, "@persistent[16]", "@persistent[32]")),
+            "@s [plan.range]: bytes 32 to 48 are outside of @persistent, which has 32");
+  EXPECT_EQ(finding(edited(with, "@persistent[16]", "@persistent[0]")),
+            "@s [plan.home]: its home overlaps that of @w");
+}
+
 TEST(VerifyDispatch, Aliases) {
   EXPECT_EQ(commands("out(@arena[0:16])", "out(@io[0:16])"),
             "tg.dispatch [plan.texel]: the texel range @io[0:16] overlaps @io[0:16], which is written");
