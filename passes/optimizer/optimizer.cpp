@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "ir/access.h"
+#include "ir/dtype.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
 #include "passes/lookup.h"
@@ -128,11 +129,15 @@ Result<void> check(const Site& site, const Module& module, const OptimizerOption
   std::vector<Range> all = {{"weight-decay", options.weightDecay, 0, INFINITY},
                             {"clip-norm", options.clipNorm, 0, INFINITY}};
   all.insert(all.end(), ranges.begin(), ranges.end());
-  for (const Range& range : all)
-    if (!std::isfinite(range.value) || range.value < range.from || range.value >= range.to)
-      return failure(
-          site.pass, site.step->loc, 7,
-          fmt::format("{}={} is not in [{}, {})", range.option, range.value, range.from, range.to));
+  for (const Range& range : all) {
+    // Kernels compute with the number as f32.
+    const double rounded = roundedTo(DType::f32, range.value);
+    const auto inside = [&](double value) { return value >= range.from && value < range.to; };
+    if (inside(range.value) && inside(rounded)) continue;
+    return failure(site.pass, site.step->loc, 7,
+                   fmt::format("{}={} is not in [{}, {}){}", range.option, range.value, range.from, range.to,
+                               inside(range.value) ? fmt::format(": as f32 it is {}", rounded) : ""));
+  }
   return {};
 }
 
