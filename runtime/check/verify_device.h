@@ -27,9 +27,10 @@ Result<uint32_t> subgroupWidth(const Module& compiled, const vulkan::DeviceInfo&
 /// device's. Compares results, captures, the gradients that the module keeps, and the params and states that the
 /// function changes. They agree if |device - wide| <= 4 |exact - wide| + floor, the rule of tolerance.h. For a result
 /// of few elements, one exact run is a poor estimate of the rounding error. If such a result differs in a module with
-/// f16 or bf16, whose error is large, three more runs are made with parameters that are rounded differently. Errors
-/// with a source location are the modules', such as a custom kernel that races or accesses memory outside its buffers;
-/// other errors are the device's.
+/// f16 or bf16, whose error is large, three more runs are made with parameters that are rounded differently. If a result
+/// differs that is zero in both runs, where terms may cancel out exactly, three more runs round every op's results
+/// differently. Errors with a source location are the modules', such as a custom kernel that races or accesses memory
+/// outside its buffers; other errors are the device's.
 Result<std::vector<ResultCheck>> compareFunction(const Module& source, const Module& spirv,
                                                  const std::string& function, const NamedArrays& params,
                                                  const Inputs& inputs,

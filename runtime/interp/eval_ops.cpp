@@ -11,6 +11,7 @@
 #include "runtime/interp/eval_reduce.h"
 #include "runtime/interp/eval_shape.h"
 #include "runtime/interp/eval_window.h"
+#include "runtime/interp/tolerance.h"
 
 namespace tg {
 
@@ -105,6 +106,21 @@ Result<std::vector<NdArray>> evalDecomposed(EvalCall& call) {
   return out;
 }
 
+/// Whether an op rounds reals: by a function that is not exact, or by adding up terms.
+bool rounds(const OpInfo& op) {
+  if (op.scalar != Scalar::none) return info(op.scalar).ulps > 0;
+  return op.code == Opcode::sum || op.code == Opcode::mean || op.fusion == table::Fusion::contraction ||
+         op.fusion == table::Fusion::scatter || op.fusion == table::Fusion::window;
+}
+
+/// Another rounding of every real.
+void disturb(NdArray& array, std::minstd_rand& noise) {
+  if (!isFloat(array.type.dtype)) return;
+  std::uniform_real_distribution<double> error(-epsilonOf(array.type.dtype) / 2,
+                                               epsilonOf(array.type.dtype) / 2);
+  for (double& value : array.data) value *= 1 + error(noise);
+}
+
 }  // namespace
 
 const EvalEntry& evalEntry(Opcode code) {
@@ -125,6 +141,8 @@ Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const
   std::vector<NdArray> out = resultsOf(op);
   EvalCall call{op, operands, out, context};
   entry.rule(call);
+  if (context.noise && rounds(op.info()))
+    for (NdArray& array : out) disturb(array, *context.noise);
   for (NdArray& array : out)
     if (context.exact || !isFloat(array.type.dtype)) roundAll(array);
   return out;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <deque>
+#include <random>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -22,6 +23,8 @@ struct EvalContext {
   int64_t outOfRange = 0;  ///< ids outside their table, once for each op that meets one
   const Module* module = nullptr;  ///< has the kernels of tg.custom; null if there are none to run
   KernelRunOptions kernel;         ///< options for running these
+  /// Changes the real results of ops that round, each by at most the unit roundoff of its type; null: none.
+  std::minstd_rand* noise = nullptr;
 };
 
 /// The evaluation of one op. `in` has the value operands in order; `out` has the right types and is zero-filled.

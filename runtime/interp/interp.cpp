@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/interp/interp.h"
 
+#include <random>
+
 #include <fmt/format.h>
 
 #include <ranges>
@@ -160,7 +162,9 @@ Result<RunResult> Interpreter::run(const std::string& function,
     return fail(
         fmt::format("no function @{}; the module has {}", function, namesOf(module.all(ItemKind::func))));
   TG_TRY(std::vector<const NdArray*> ordered, orderInputs(*item, inputs));
+  std::minstd_rand noise(state_->options.noise);
   InterpCall call{*state_, *item, ordered, {state_->exact(), 0, &module, state_->options.kernel}, {}};
+  if (state_->options.noise) call.context.noise = &noise;
   TG_CHECK(withinMemory(item->loc, "@" + function, [&] {
     return module.stage < Stage::planned    ? runTensors(call)
            : module.stage == Stage::planned ? runPlanned(call)

@@ -26,6 +26,8 @@ enum class InterpMode : uint8_t { automatic, wide, exact };
 struct InterpOptions {
   InterpMode mode = InterpMode::automatic;
   KernelRunOptions kernel;  ///< schedule of a kernel's lanes, bounds and race checks; `wide` is not used
+  /// If not 0, the seed of errors of f32, or of 16 bits, in the results of ops over tensors: another way to round them.
+  uint32_t noise = 0;
   /// Connects this rank with others; null for a single rank.
   std::shared_ptr<collective::Engine> ranks = nullptr;
 };

@@ -5,8 +5,11 @@
 #include <map>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "codegen/glsl.h"
 #include "codegen/shader.h"
+#include "ir/kernel/element.h"
 #include "runtime/check/kernel_steps.h"
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"
@@ -225,6 +228,58 @@ TEST_F(VerifyTest, mutatedKernelsOfHalvesAreSeen) {
         << "the last " << mutation << " of @" << kernel.name;
   });
   EXPECT_GE(mutants, 10);
+}
+
+// Equal logits: their gradient is g - softmax·Σg, whose terms cancel out in the interpreter, but not in the exp of a device.
+// What is left of them there is right. Anything more is not, nor is an error in a gradient that is as small.
+TEST_F(VerifyTest, termsThatCancelOutMayLeaveTheirRounding) {
+  constexpr const char* kCancelled = R"(
+    %b = tg.broadcast_to %x {shape = [2, 3, 3]} : tensor<2x3x3xf32>
+    %y = tg.log_softmax %b {axis = 2} : tensor<2x3x3xf32>
+    %w = tg.tanh %y : tensor<2x3x3xf32>)";
+  constexpr const char* kSmall = R"(
+    %s = tg.constant 1e-9 : tensor<f32>
+    %y = tg.mul %x, %s : tensor<2x3x1xf32>
+    %w = tg.mul %x, %y : tensor<2x3x1xf32>)";
+  for (const auto& [body, wrong] : {std::pair{kCancelled, 1e-5}, std::pair{kSmall, 1e-9}}) {
+    const std::string text = fmt::format(R"(module @m {{
+  param @p : tensor<2x3x1xf32> {{init = randn(1)}}
+  func @train() -> (loss: tensor<f32>) {{
+    %x = tg.param @p : tensor<2x3x1xf32>{}
+    %loss = tg.sum %w {{axes = [0, 1, 2]}} : tensor<f32>
+    return %loss : tensor<f32>
+  }}
+}})",
+                                         body);
+    auto trained = runPasses(parsed(text), "append-grad");
+    ASSERT_TRUE(trained) << trained.error().str();
+    source_ = std::move(trained->module);
+    CompileOptions options;
+    options.keepGrads = true;
+    auto done = compile(clone(*source_), device_->info().target, options);
+    ASSERT_TRUE(done) << done.error().str();
+    storage_ = storageOf(*source_);
+    const auto gradient = [&] {
+      auto checks = compareFunction(*source_, *done->module, "train", storage_, {}, device_);
+      EXPECT_TRUE(checks) << checks.error().str();
+      for (const ResultCheck& check : *checks)
+        if (check.kind == "gradient") return check;
+      return ResultCheck{};
+    };
+    const ResultCheck sound = gradient();
+    EXPECT_TRUE(sound.close) << sound.why;
+    const auto edited = clone(*done->module);
+    for (Item* kernel : edited->all(ItemKind::kernel)) {
+      Op* store = nullptr;
+      walk(kernel->body, [&](Op& op) {
+        if (op.code == Opcode::k_store && elementOf(op)->value->name.starts_with("d_x")) store = &op;
+      });
+      if (!store) continue;
+      store->operands[0] = Operand::literal(wrong);
+      compileOther(*done->module, *kernel);
+    }
+    EXPECT_FALSE(gradient().close) << body;
+  }
 }
 
 // The worst element and what both computed, of a difference in one element of many.
