@@ -25,7 +25,7 @@
 // Results are divided by the scales. Powers are of e, as in f32: scores in units of log₂ would be rounded once
 // more.
 
-#include "codegen/attention_coopmat.h"
+#include "codegen/lower_attention_coopmat.h"
 
 #include <numbers>
 

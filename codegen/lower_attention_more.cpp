@@ -14,7 +14,7 @@
 // x + y - y.
 #include <algorithm>
 
-#include "codegen/attention_coopmat.h"
+#include "codegen/lower_attention_coopmat.h"
 
 namespace tg {
 

@@ -88,7 +88,7 @@ class CoopmatAttention final : public AttentionWalk {
   void raise(size_t row, const KV& least, const Parts& whole, Parts& scores, std::span<KV> shift,
              std::span<KV> total, std::span<KV> sums);
 
-  // Bias and keep (attention_more.cpp).
+  // Bias and keep (lower_attention_more.cpp).
   static constexpr double kNoScore = 1e37;
   void shareMore();
   KV biasOfKey(const Index& key);
