@@ -377,7 +377,8 @@ Result<std::unique_ptr<Module>> SessionProgram::resized(const Source& source, co
 
 Result<void> SessionProgram::makeVariant(const Source& source, const VariantId& id,
                                          const std::vector<std::string>& captures) {
-  const auto& [function, size] = id;
+  const std::string& function = id.first;
+  const auto& size = id.second;
   std::unique_ptr<Module> module;
   if (size) {
     TG_TRY(module, resized(source, function, size));

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
+#include <vector>
 
 #include "ir/count_text.h"
 #include "ir/infer.h"
@@ -57,10 +57,12 @@ void SymbolVerifier::call(const Op& op) {
   const std::string& name = op.operands[0].text;
   const Item* callee = module_.kernelFunc(name);
   if (!callee) {
-    const auto known = std::views::filter([](const auto& item) { return isKernelFunc(*item); });
-    return report(violation(op, "c1",
-                            fmt::format("there is no func @{} of kernel scalars; the module has {}", name,
-                                        namesOf(module_.items | known))));
+    std::vector<const Item*> known;
+    for (const auto& item : module_.items)
+      if (isKernelFunc(*item)) known.push_back(item.get());
+    return report(violation(
+        op, "c1",
+        fmt::format("there is no func @{} of kernel scalars; the module has {}", name, namesOf(known))));
   }
   const auto& args = callee->body.args;
   if (op.operands.size() - 1 != args.size())

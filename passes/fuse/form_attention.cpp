@@ -10,7 +10,7 @@
 //            %o, %lse = tg.attention %q, %k, %v, %mask, %keep {scale = c, p = 0.1}
 //            %dq = tg.attention_grad_q …   %dk, %dv = tg.attention_grad_kv …
 //
-// The mask is what is added to the scores, or where a select replaces them by a large negative number. Roundings of scores
+// The mask is what is added to the scores, or where a select replaces them by -1e9 or less. Roundings of scores
 // and weights to 16 bits between the ops are dropped: the kernels keep these in f32 until a product reads them.
 //
 // Requires: stage(tensor), with a target, in f32 but for casts (compute-in-f32).
@@ -40,8 +40,9 @@
 namespace tg::fuse {
 namespace {
 
-/// A score at most this counts as hidden.
-constexpr double kHiddenScore = -1e4;
+/// What replaces hidden scores, at most. In place of it a bias is added, which must leave nothing of a score: in a row of
+/// which everything is hidden, all weights are equal. Behind a causal mask, every row sees a score.
+constexpr double kLeastFill = -1e9, kLeastCausalFill = -1e4;
 
 /// The ops of an attention, and of its gradient if the function has that.
 struct Found {
@@ -177,14 +178,14 @@ bool AttentionFormer::matchScores(const Op& softmax, Found& found) {
       found.hidesTrue = constantOf(*choice.on_true()).has_value();
       const std::optional<double> fill =
           constantOf(*(found.hidesTrue ? choice.on_true() : choice.on_false()));
-      if (found.hidden || found.scale != 1 || !fill || *fill > kHiddenScore) return false;
+      if (found.hidden || found.scale != 1 || !fill || *fill > kLeastFill) return false;
       found.hidden = choice.cond();
       found.fill = *fill;
       at = found.hidesTrue ? choice.on_false() : choice.on_true();
       continue;
     }
     case Opcode::where_causal:
-      if (found.causal || found.scale != 1 || as::where_causal(*def).fill() > kHiddenScore) return false;
+      if (found.causal || found.scale != 1 || as::where_causal(*def).fill() > kLeastCausalFill) return false;
       found.causal = true;
       at = def->in(0);
       continue;
@@ -223,14 +224,15 @@ bool AttentionFormer::matchWeights(const Op& softmax, Found& found, Op*& grad) {
 
 /// Follows the gradient from that of the softmax: back to the product of do and v, and on to those with q and k.
 bool AttentionFormer::matchGradient(const Op& grad, Found& found) {
-  Value* at = grad.in(1);
+  Value* at = as::softmax_grad(grad).dy();
   bool drops = false;
   for (;; at = at->def->in(0)) {
     Op* def = at->def;
     if (!def || !at->uses.hasOne()) return false;
     if (isFloatCast(*def)) continue;
     if (def->code != Opcode::dropout) break;
-    if (!found.dropout || drops || def->in(1) != found.dropout->in(1) || def->attrs != found.dropout->attrs)
+    if (!found.dropout || drops || as::dropout(*def).rng() != as::dropout(*found.dropout).rng() ||
+        def->attrs != found.dropout->attrs)
       return false;
     drops = true;
   }
@@ -269,14 +271,19 @@ bool AttentionFormer::isNarrow(const Found& found) const {
   const std::optional<DType> dtype = dtypeNamed(precision);
   if (!dtype || !tg::isNarrow(*dtype) || !target_.multiplies(*dtype)) return false;
   auto suits = [&](const Op* product) { return !product || as::matmul(*product).precision() == precision; };
-  auto equal = [](Value* a, Value* b) { return throughCasts(a) == throughCasts(b); };
-  Value *q = found.scores->in(0), *k = found.scores->in(1), *v = found.out->in(1);
+  const as::matmul scores(*found.scores);
+  Value *q = scores.lhs(), *k = scores.rhs(), *v = as::matmul(*found.out).rhs();
   for (const Op* product : {found.out, found.dWeights, found.dq, found.dk, found.dv})
     if (!suits(product)) return false;
-  if (found.dWeights && !equal(found.dWeights->in(1), v)) return false;
-  if (found.dv && (!found.dWeights || !equal(found.dv->in(1), found.dWeights->in(0)))) return false;
-  if (found.dq && !equal(found.dq->in(1), k)) return false;
-  if (found.dk && !equal(found.dk->in(as::matmul(*found.scores).transpose_b() ? 1 : 0), q)) return false;
+  auto reads = [&](const Op* product, bool left, const Value* value) {
+    const as::matmul of(*product);
+    return throughCasts(left ? of.lhs() : of.rhs()) == throughCasts(value);
+  };
+  if (found.dWeights && !reads(found.dWeights, false, v)) return false;
+  if (found.dv && (!found.dWeights || !reads(found.dv, false, as::matmul(*found.dWeights).lhs())))
+    return false;
+  if (found.dq && !reads(found.dq, false, k)) return false;
+  if (found.dk && !reads(found.dk, !scores.transpose_b(), q)) return false;
   const int rank = q->type.rank();
   if (rank < 2 || k->type.rank() != rank || v->type.rank() != rank) return false;
   for (int axis = 0; axis < rank - 2; ++axis)
@@ -326,8 +333,8 @@ Value* AttentionFormer::keepOf(const Found& found) {
   if (const Attr* first = find(found.dropout->attrs, "first")) attrs.push_back({"first", *first});
   Shape shape = found.dropout->result()->type.shape;
   builder_.setHint(found.dropout->result()->name + "_keep");
-  const TensorExpr drawn{&builder_, builder_.op(Opcode::random_uniform, {found.dropout->in(1)}, attrs,
-                                                {Type::tensor(DType::f32, shape)})};
+  const TensorExpr drawn{&builder_, builder_.op(Opcode::random_uniform, {as::dropout(*found.dropout).rng()},
+                                                attrs, {Type::tensor(DType::f32, shape)})};
   shape[shape.rank() - 1] /= kKeysOfNumber;
   shape.push(kKeysOfNumber);
   const TensorExpr stays = ge(drawn, as::dropout(*found.dropout).p()).reshape(shape);
@@ -339,7 +346,8 @@ Value* AttentionFormer::keepOf(const Found& found) {
 bool AttentionFormer::rewrite(const Found& found) {
   Op& out = *found.out;
   builder_.setBefore(&out).setLoc(out.loc);
-  Value *q = found.scores->in(0), *k = asKeys(found, found.scores->in(1)), *v = out.in(1);
+  const as::matmul scores(*found.scores);
+  Value *q = scores.lhs(), *k = asKeys(found, scores.rhs()), *v = as::matmul(out).rhs();
   std::vector<Value*> more;
   if (Value* bias = biasOf(found)) more.push_back(bias);
   if (found.dropout) {
@@ -362,7 +370,7 @@ bool AttentionFormer::rewrite(const Found& found) {
     Op* first = found.dWeights;
     if (found.dv && place_.at(found.dv) < place_.at(first)) first = found.dv;
     builder_.setBefore(first).setLoc(first->loc);
-    Value* gradient = found.dWeights->in(0);
+    Value* gradient = as::matmul(*found.dWeights).lhs();
     const DType narrow = *dtypeNamed(as::matmul(*found.scores).precision());
     const TensorExpr rounded = TensorExpr{&builder_, o}.cast(narrow).cast(DType::f32);
     const TensorExpr delta = (TensorExpr{&builder_, gradient} * rounded).sum({o->type.rank() - 1});

@@ -175,15 +175,15 @@ Result<std::vector<ResultCheck>> compareFunction(const Module& source, const Mod
   TG_TRY(RunOutputs ran, executor->run(function, inputs, true));
   TG_TRY(NamedArrays grads, executor->paramGrads(function));
   Comparison comparison(source, function, params, inputs, subgroup, wide, exact);
-  for (const auto& [name, value] : ran.results)
-    TG_CHECK(
-        comparison.add("result", name, value, [&](const Oracle& run) { return *run.result.result(name); }));
-  for (const auto& [name, value] : ran.captures)
-    TG_CHECK(comparison.add("capture", name, value,
-                            [&](const Oracle& run) { return run.result.captures.at(name); }));
-  for (const auto& [name, value] : grads)
-    TG_CHECK(comparison.add("gradient", name, value,
-                            [&](const Oracle& run) { return run.result.paramGrads.at(name); }));
+  for (const auto& each : ran.results)
+    TG_CHECK(comparison.add("result", each.first, each.second,
+                            [&](const Oracle& run) { return *run.result.result(each.first); }));
+  for (const auto& each : ran.captures)
+    TG_CHECK(comparison.add("capture", each.first, each.second,
+                            [&](const Oracle& run) { return run.result.captures.at(each.first); }));
+  for (const auto& each : grads)
+    TG_CHECK(comparison.add("gradient", each.first, each.second,
+                            [&](const Oracle& run) { return run.result.paramGrads.at(each.first); }));
   TG_CHECK(compareStorage(source, *executor, wide, exact, params, comparison));
   return std::move(comparison.out);
 }

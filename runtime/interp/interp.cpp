@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <ranges>
-
 #include "ir/count_text.h"
 #include "ir/list_text.h"
 #include "ir/out_of_memory.h"
@@ -57,8 +55,10 @@ static Result<void> checkArray(const std::string& what, const Loc& loc, const Ty
 
 static Result<const Item*> findStorage(const Module& module, const std::string& name) {
   if (const Item* item = module.storage(name)) return item;
-  const auto known = std::views::filter([](const auto& each) { return isStorage(each->kind); });
-  return fail(fmt::format("no param or state @{}; the module has {}", name, namesOf(module.items | known)));
+  std::vector<const Item*> known;
+  for (const auto& each : module.items)
+    if (isStorage(each->kind)) known.push_back(each.get());
+  return fail(fmt::format("no param or state @{}; the module has {}", name, namesOf(known)));
 }
 
 Result<void> Interpreter::setStorage(const std::string& name, const NdArray& value) {

@@ -27,17 +27,21 @@ class VerifyTest : public SessionTest {
     train("append-grad,append-adam{lr=0.01}");
   }
 
-  /// What is verified: the model behind these passes.
-  void train(const std::string& passes) {
-    auto trained = runPasses(model(), passes);
-    ASSERT_TRUE(trained) << trained.error().str();
-    source_ = std::move(trained->module);
+  void compileSource() {
     CompileOptions options;
     options.keepGrads = true;
     auto done = compile(clone(*source_), device_->info().target, options);
     ASSERT_TRUE(done) << done.error().str();
     spirv_ = std::move(done->module);
     storage_ = storageOf(*source_);
+  }
+
+  /// What is verified: the model behind these passes.
+  void train(const std::string& passes) {
+    auto trained = runPasses(model(), passes);
+    ASSERT_TRUE(trained) << trained.error().str();
+    source_ = std::move(trained->module);
+    compileSource();
     auto inputs = randomInputs(*source_->func("train"), {}, 3);
     ASSERT_TRUE(inputs) << inputs.error().str();
     inputs_ = std::move(*inputs);
@@ -254,13 +258,9 @@ TEST_F(VerifyTest, termsThatCancelOutMayLeaveTheirRounding) {
     auto trained = runPasses(parsed(text), "append-grad");
     ASSERT_TRUE(trained) << trained.error().str();
     source_ = std::move(trained->module);
-    CompileOptions options;
-    options.keepGrads = true;
-    auto done = compile(clone(*source_), device_->info().target, options);
-    ASSERT_TRUE(done) << done.error().str();
-    storage_ = storageOf(*source_);
+    compileSource();
     const auto gradient = [&] {
-      auto checks = compareFunction(*source_, *done->module, "train", storage_, {}, device_);
+      auto checks = compareFunction(*source_, *spirv_, "train", storage_, {}, device_);
       EXPECT_TRUE(checks) << checks.error().str();
       for (const ResultCheck& check : *checks)
         if (check.kind == "gradient") return check;
@@ -268,7 +268,7 @@ TEST_F(VerifyTest, termsThatCancelOutMayLeaveTheirRounding) {
     };
     const ResultCheck sound = gradient();
     EXPECT_TRUE(sound.close) << sound.why;
-    const auto edited = clone(*done->module);
+    const auto edited = clone(*spirv_);
     for (Item* kernel : edited->all(ItemKind::kernel)) {
       Op* store = nullptr;
       walk(kernel->body, [&](Op& op) {
@@ -276,7 +276,7 @@ TEST_F(VerifyTest, termsThatCancelOutMayLeaveTheirRounding) {
       });
       if (!store) continue;
       store->operands[0] = Operand::literal(wrong);
-      compileOther(*done->module, *kernel);
+      compileOther(*spirv_, *kernel);
     }
     EXPECT_FALSE(gradient().close) << body;
   }
