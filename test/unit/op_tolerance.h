@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "ir/module.h"
 #include "ir/op_info.h"
 #include "runtime/interp/nd_array.h"
 
