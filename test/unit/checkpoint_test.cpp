@@ -16,6 +16,8 @@
 #include <random>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "runtime/data/safetensors.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_lock.h"
