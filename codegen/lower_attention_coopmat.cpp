@@ -310,7 +310,8 @@ KV CoopmatAttention::largestOf(size_t row, const KV& before, const Parts& scores
 }
 
 /// Raises the maximum of a row and subtracts it from the row's scores, which have become exponents score + shift. `whole`
-/// are the exponents without the shift if there is a bias: a score plus the shift of masked ones loses its digits.
+/// are the exponents without the shift, given if there is a bias: if the shift is that of masked scores, which is as large
+/// as their bias, the sum has lost the digits of other scores.
 void CoopmatAttention::raise(size_t row, const KV& least, const Parts& whole, Parts& scores,
                              std::span<KV> shift, std::span<KV> total, std::span<KV> sums) {
   const auto rows = static_cast<size_t>(d_.down);
@@ -334,8 +335,8 @@ void CoopmatAttention::weigh(int64_t from, Parts& scores, std::span<KV> shift, s
   const Parts given = scores;
   for (size_t k = 0; k < scores.size(); ++k) {
     KV& each = scores[k];
-    each = split_ ? kernel_.add(each, shift[k % rows])
-                  : kernel_.fma(each, KernelBuilder::f32(exponent_), shift[k % rows]);
+    each = split_ || r_.bias ? kernel_.add(each, shift[k % rows])
+                             : kernel_.fma(each, KernelBuilder::f32(exponent_), shift[k % rows]);
   }
   const KV isFirst = from == 0 ? kernel_.op(Opcode::k_eq, {at(block_), KernelBuilder::u32(0)}, DType::i1)
                                : KernelBuilder::literal(DType::i1, 0);
@@ -352,9 +353,7 @@ void CoopmatAttention::weigh(int64_t from, Parts& scores, std::span<KV> shift, s
   };
   const Parts before = all();
   auto raised = [&] {
-    Parts whole;
-    if (r_.bias)
-      for (const KV& each : given) whole.push_back(scaled(each, exponent_));
+    const Parts whole = r_.bias ? given : Parts{};
     for (size_t i = 0; i < rows; ++i) raise(i, least, whole, scores, shift, total, sums);
     return all();
   };

@@ -12,7 +12,7 @@
 // where n is whole and 0 < r < 1/2. Rounded to a whole number, x is n + bit, which is above x if and only if the bit is 1.
 // All of this is exact: w has 16 bits. x is rounded by an fma with a large number, since a device's compiler may simplify
 // x + y - y.
-#include <algorithm>
+#include <numbers>
 
 #include "codegen/lower_attention_coopmat.h"
 
@@ -20,7 +20,7 @@ namespace tg {
 
 namespace {
 
-/// The least bias, divided by the scale: far below all scores, and far above what hides them.
+/// The least bias: far below all scores, and far above what hides keys behind the query.
 constexpr double kLeastBias = -1e29;
 
 }  // namespace
@@ -48,7 +48,7 @@ void CoopmatAttention::shareMore() {
                                   "keep");
 }
 
-/// The bias of a key, in units of the products of q and k.
+/// The bias of a key times log₂e.
 KV CoopmatAttention::biasOfKey(const Index& key) {
   const Shape& shape = r_.bias->type.shape;
   Indices all = lead_;
@@ -56,7 +56,7 @@ KV CoopmatAttention::biasOfKey(const Index& key) {
   all.erase(all.begin(), all.end() - shape.rank());
   for (int axis = 0; axis < shape.rank(); ++axis)
     if (shape[axis] == 1) all[static_cast<size_t>(axis)] = IndexSpace::constant(0);
-  const KV bias = kernel_.mul(c_.emitter.emit(r_.bias, all), KernelBuilder::f32(1 / r_.scale));
+  const KV bias = kernel_.mul(c_.emitter.emit(r_.bias, all), KernelBuilder::f32(std::numbers::log2e));
   return larger(bias, KernelBuilder::f32(kLeastBias));
 }
 
@@ -108,7 +108,8 @@ std::span<const KV> CoopmatAttention::storeMore(std::span<const KV> loaded) {
 KV CoopmatAttention::biased(const KV& score, int64_t row, int64_t column) {
   if (!r_.bias) return score;
   const KV start = r_.forKeys ? at(plus(warpRow_, row * kSide)) : KernelBuilder::u32(column * kSide);
-  return kernel_.add(score, kernel_.coopmatRepeat(biases_, start, matrix(MatrixUse::acc), !r_.forKeys));
+  const KV bias = kernel_.coopmatRepeat(biases_, start, matrix(MatrixUse::acc), !r_.forKeys);
+  return kernel_.fma(score, KernelBuilder::f32(exponent_), bias);
 }
 
 KV CoopmatAttention::kept(const KV& weights, int64_t row, int64_t column) {

@@ -242,8 +242,13 @@ void AttentionWalk::gradientStep(std::span<KV> sums, bool masked) {
       KV score = biased(s[k], i, j), grad = dp[k];
       if (masked) score = hide(score, i, j);
       KV exponent = sub(exponentOf(score), lse);
-      // The difference of large masked scores is not exact.
-      if (r_.bias) exponent = f32(Opcode::k_min, exponent, KernelBuilder::f32(0));
+      // Weights are at most 1. Those of a row without a visible score, whose lse has no digits for them, count as 0.
+      if (r_.bias) {
+        const double least = kLeastLse * (d_.powersOfTwo ? std::numbers::log2e : 1);
+        const KV hidden = kernel_.op(Opcode::k_lt, {lse, KernelBuilder::f32(least)}, DType::i1);
+        const KV most = kernel_.select(hidden, KernelBuilder::f32(-1e30), KernelBuilder::f32(0));
+        exponent = f32(Opcode::k_min, exponent, most);
+      }
       KV each = power(exponent);
       each = kernel_.select(visible(i, j), each, zero());
       if (d_.powersOfTwo) grad = scaled(grad, r_.scale / r_.keepShare);

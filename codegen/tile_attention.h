@@ -4,14 +4,13 @@
 // An invocation or a workgroup holds some rows of its own side and walks over the rows of the other side block by
 // block:
 //
-// A bias is added to the scores; the keep is a factor of p in o and dv, and of do·vᵀ.
-//
 //              own side   other side   scores       results
 //   forward    q          k, v         q·kᵀ         o += p·v, p = e^(s - running maximum)
 //   grad of q  q, do      k, v         q·kᵀ, do·vᵀ  dq += ds·k
 //   grad of kv k, v       q, do        k·qᵀ, v·doᵀ  dk += ds·q, dv += p·do
 //
-// with p = e^(s - lse) and ds = p·(do·vᵀ - delta) in the gradients. In the forward pass the softmax is computed
+// with p = e^(s - lse) and ds = p·(do·vᵀ - delta) in the gradients. A bias is added to the scores; where the keep drops a
+// weight, p in o and dv, and do·vᵀ, are 0. In the forward pass the softmax is computed
 // online (Milakov and Gimelshein 2018, Dao et al. 2022): a running maximum m, the sum l of the weights and the
 // weighted sum o are rescaled by e^(m_old - m) when a block raises the maximum; at the end o is divided by l.
 // Blocks that a causal mask hides lie outside the loops' bounds. Private to codegen/.
@@ -142,7 +141,8 @@ class AttentionWalk {
   virtual KV visible(int64_t row, int64_t column) = 0;
   /// Adds a large negative term to the hidden elements of a part of scores.
   virtual KV hide(const KV& score, int64_t, int64_t) { return score; }
-  /// A part of the scores with the bias, and of the weights, or of their gradients, times the keep.
+  /// A part of the scores with the bias, as an exponent of 2 if there is one; and a part of the weights, or of their
+  /// gradients, where the keep keeps them.
   virtual KV biased(const KV& score, int64_t, int64_t) { return score; }
   virtual KV kept(const KV& weights, int64_t, int64_t) { return weights; }
   /// Log-sum-exp and delta of a column's queries; with powersOfTwo, times log₂e and times the scale, respectively.
@@ -202,7 +202,7 @@ class AttentionWalk {
   Parts lse_, delta_;  ///< of the own rows, if these are queries: as `statistics` gives them
 
  private:
-  KV exponentOf(const KV& x) { return d_.powersOfTwo ? scaled(x, exponent_) : x; }
+  KV exponentOf(const KV& x) { return d_.powersOfTwo && !r_.bias ? scaled(x, exponent_) : x; }
   void forwardStep(std::span<KV> state, bool masked);
   void gradientStep(std::span<KV> sums, bool masked);
 };

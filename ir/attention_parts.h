@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operands behind those that every tg.attention, or part of its gradient, has: the scales of f32x3, or a bias and a keep.
+// The optional operands of tg.attention and of the parts of its gradient: the scales of f32x3, or a bias and a keep.
 #pragma once
 
 #include "ir/op_view.h"
@@ -10,7 +10,10 @@ namespace tg {
 /// The keys whose bits one number of a keep has.
 constexpr int64_t kKeysOfNumber = 16;
 
-/// The place of the first of them.
+/// A row with a smaller log-sum-exp sees no score: biases hide all. Its gradients are 0.
+constexpr double kLeastLse = -1e8;
+
+/// The place of the first optional operand.
 inline int placeOfMore(const Op& op) {
   if (op.code == Opcode::attention) return at::attention::more;
   return op.code == Opcode::attention_grad ? op.numOperands() : int{at::attention_grad_q::more};

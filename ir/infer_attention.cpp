@@ -47,13 +47,13 @@ Result<void> expectType(const Context& c, int constraint, int index, const Type&
       fmt::format("{} is {}, not {}", c.op.info().slots[index].name, c.in(index).str(), wanted.str()), index);
 }
 
-/// Checks the operands from `first` on. With f32x3 these are `count` scales (constraint `scales`), else a bias and a keep (the
-/// constraint behind it); and p (the one behind that).
+/// Checks the operands from `first` on: with f32x3 `count` scales (the constraint numbered `scales`), else a bias and a keep
+/// (scales + 1); and p (scales + 2).
 Result<void> checkMore(const Context& c, int scales, int first, int count) {
   const int given = c.op.numOperands() - first;
   const double p = as::attention(c.op).p();
   if (!(p >= 0 && p < 1) || (p != 0 && (isSplit(c.op) || given < 2)))
-    return c.error(scales + 2, fmt::format("p = {} is not in 0 ... 1, or there is no keep", p));
+    return c.error(scales + 2, fmt::format("p = {} is not in [0, 1), or has no keep", p));
   if (!isSplit(c.op)) {
     if (given > 2)
       return c.error(scales + 1, fmt::format("{} operands follow, not a bias and a keep", given));

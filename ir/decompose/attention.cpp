@@ -96,6 +96,7 @@ Backward backward(const Composite& composite) {
              delta = composite[at::attention_grad_q::delta], dy = composite[at::attention_grad_q::dout];
   Scores scores = scoresOf(composite, Scaled::queries);
   TensorExpr p = stored(composite, exp(scores.z - column(lse)));
+  if (biasOf(composite.op)) p = select(ge(column(lse), kLeastLse), p, 0.0);
   const TensorExpr dp = kept(composite, multiplied(composite, dy, v, false, true));
   TensorExpr ds = p * (dp - column(delta)) * scaleOf(composite);
   return {kept(composite, p), ds};

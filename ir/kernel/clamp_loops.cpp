@@ -33,7 +33,7 @@ std::vector<Clamp> findClamps(Item& kernel) {
   return out;
 }
 
-/// to → min(to, end), and no more than `trips` steps behind a start that is no literal. Sums and products are saturated:
+/// step → max(step, 1), to → min(to, end), and no more than `trips` steps behind a start that is no literal. Sums and products are saturated:
 /// no invocation ends earlier than before.
 void clamp(Builder& build, const Clamp& each) {
   Op& loop = *each.loop;
@@ -43,6 +43,8 @@ void clamp(Builder& build, const Clamp& each) {
     build.setHint("end");
     return Operand::of(build.create(code, {left, right}, {}, {Type::scalar(DType::u32)})->result());
   };
+  if (!step.isLiteral())
+    loop.keyword("step")->items[0] = make(Opcode::k_max, step, Operand::literal(int64_t{1}));
   Operand end = to;
   if (!from.isLiteral()) {
     const Operand trips = Operand::literal(std::min<int64_t>(each.trips, UINT32_MAX));

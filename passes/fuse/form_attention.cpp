@@ -14,8 +14,9 @@
 // and weights to 16 bits between the ops are dropped: the kernels keep these in f32 until a product reads them.
 //
 // Requires: stage(tensor), with a target, in f32 but for casts (compute-in-f32).
-// Ensures: results are equal up to that rounding. A function changes only where matrix units stream the scores, all products
-//   have one precision of 16 bits, and nothing else reads what is between them.
+// Ensures: results are equal up to that rounding, but for gradients of rows without a visible score, which are 0 (see
+//   tg.attention). A function changes only where kernels stream the scores, all products have one precision of 16 bits, and
+//   nothing else reads what is between them.
 // Where: behind cse, which makes equal factors one value; in front of split-rows, which would cut the scores.
 #include <algorithm>
 #include <cmath>
@@ -28,6 +29,7 @@
 #include "ir/access.h"
 #include "ir/attention_parts.h"
 #include "ir/builder.h"
+#include "ir/infer.h"
 #include "ir/op_view.h"
 #include "ir/tensor_expr.h"
 #include "ir/unread.h"
@@ -40,8 +42,8 @@
 namespace tg::fuse {
 namespace {
 
-/// What replaces hidden scores, at most. In place of it a bias is added, which must leave nothing of a score: in a row of
-/// which everything is hidden, all weights are equal. Behind a causal mask, every row sees a score.
+/// The largest number that may replace hidden scores. It is added to them instead, and must leave nothing of a score, so that
+/// all weights of a row without a visible score are equal. Under a causal mask alone, every row sees a score.
 constexpr double kLeastFill = -1e9, kLeastCausalFill = -1e4;
 
 /// The ops of an attention, and of its gradient if the function has that.
@@ -56,6 +58,12 @@ struct Found {
 
 bool isFloatCast(const Op& op) {
   return op.code == Opcode::cast && isFloat(op.in(0)->type.dtype) && isFloat(op.result()->type.dtype);
+}
+
+/// The value at the start of a chain of casts between float types.
+const Value* floatSource(const Value* value) {
+  while (value->def && isFloatCast(*value->def)) value = value->def->in(0);
+  return value;
 }
 
 std::optional<double> constantOf(const Value& value) {
@@ -102,13 +110,13 @@ class AttentionFormer {
   AttentionFormer(Item& func, const Target& target) : func_(func), target_(target), builder_(func.body) {}
 
   void run() {
-    bool formed = false;
+    bool built = false;
     const std::vector<Op*> ops = func_.body.ops.all();
     for (size_t i = 0; i < ops.size(); ++i) place_.emplace(ops[i], i);
     for (Op* op : ops)
       if (op->code == Opcode::softmax)
-        if (std::optional<Found> found = match(*op)) formed = rewrite(*found) || formed;
-    if (formed) eraseUnread(func_.body.ops);
+        if (std::optional<Found> found = match(*op)) built = true, rewrite(*found);
+    if (built) eraseUnread(func_.body.ops);
   }
 
  private:
@@ -119,12 +127,13 @@ class AttentionFormer {
   static bool matchGradient(const Op& grad, Found& found);
   bool isNarrow(const Found& found) const;
   Value* asKeys(const Found& found, Value* k);
-  Value* biasOf(const Found& found);
-  Value* keepOf(const Found& found);
+  Value* maskOf(const Found& found);
+  Value* drawnKeep(const Found& found);
   bool streams(const Op& made) const {
     return streamsScores(made, target_) || wantsWholeHeads(made, target_);
   }
-  bool rewrite(const Found& found);
+  void rewrite(const Found& found);
+  Op* placeOfGradient(const Found& found) const;
 
   Item& func_;
   const Target& target_;
@@ -146,6 +155,7 @@ bool AttentionFormer::scaledBy(const Op& op, const Value& value, double& scale) 
 bool AttentionFormer::matchScores(const Op& softmax, Found& found) {
   const Shape& shape = softmax.in(0)->type.shape;
   found.causal = as::softmax(softmax).causal();
+  bool causalFill = false;  // whether a where_causal has filled what is behind the diagonal
   for (Value* at = softmax.in(0);;) {
     Op* def = at->def;
     if (!def || !at->uses.hasOne() || def->results.size() != 1) return false;
@@ -154,7 +164,10 @@ bool AttentionFormer::matchScores(const Op& softmax, Found& found) {
       return def->in(operand)->type.shape == shape && !constantOf(*def->in(operand)) && def->in(operand)->def;
     };
     switch (def->code) {
-    case Opcode::matmul: found.scores = def; return true;
+    case Opcode::matmul:
+      found.scores = def;
+      return at->type.shape == shape && found.scale > 0 && std::isfinite(found.scale) &&
+             !(causalFill && (found.bias || found.hidden));
     case Opcode::cast:
       if (!isFloatCast(*def)) return false;
       at = def->in(0);
@@ -178,15 +191,16 @@ bool AttentionFormer::matchScores(const Op& softmax, Found& found) {
       found.hidesTrue = constantOf(*choice.on_true()).has_value();
       const std::optional<double> fill =
           constantOf(*(found.hidesTrue ? choice.on_true() : choice.on_false()));
-      if (found.hidden || found.scale != 1 || !fill || *fill > kLeastFill) return false;
+      if (found.hidden || found.scale != 1 || !fill || !(*fill <= kLeastFill)) return false;
       found.hidden = choice.cond();
       found.fill = *fill;
       at = found.hidesTrue ? choice.on_false() : choice.on_true();
       continue;
     }
     case Opcode::where_causal:
-      if (found.causal || found.scale != 1 || as::where_causal(*def).fill() > kLeastCausalFill) return false;
-      found.causal = true;
+      if (found.causal || found.scale != 1 || !(as::where_causal(*def).fill() <= kLeastCausalFill))
+        return false;
+      found.causal = causalFill = true;
       at = def->in(0);
       continue;
     default: return false;
@@ -210,7 +224,8 @@ bool AttentionFormer::matchWeights(const Op& softmax, Found& found, Op*& grad) {
   }
   for (const Reader& each : readers) {
     if (each.op == found.dropout) continue;
-    if (each.op->code == Opcode::softmax_grad && each.operand == 0 && !grad)
+    if (each.op->code == Opcode::softmax_grad && each.operand == 0 && !grad &&
+        floatSource(as::softmax_grad(*each.op).y()) == softmax.result())
       grad = each.op;
     else if (each.operand == 0 && isProduct(*each.op, false, false) && !found.out)
       found.out = each.op;
@@ -245,9 +260,10 @@ bool AttentionFormer::matchGradient(const Op& grad, Found& found) {
     const Op& op = *readers[0].op;
     const Value* read = op.in(readers[0].operand);
     bool passes = scaledBy(op, *read, scale);
-    if (op.code == Opcode::where_causal) passes = as::where_causal(op).fill() == 0;
+    if (op.code == Opcode::where_causal) passes = found.causal && as::where_causal(op).fill() == 0;
     if (op.code == Opcode::select)
-      passes = readers[0].operand > 0 && constantOf(*op.in(3 - readers[0].operand)) == 0.0;
+      passes = as::select(op).cond() == found.hidden && readers[0].operand == (found.hidesTrue ? 2 : 1) &&
+               constantOf(*op.in(3 - readers[0].operand)) == 0.0;
     if (!passes) return false;
     readers = readersOf(*op.result());
   }
@@ -277,13 +293,15 @@ bool AttentionFormer::isNarrow(const Found& found) const {
     if (!suits(product)) return false;
   auto reads = [&](const Op* product, bool left, const Value* value) {
     const as::matmul of(*product);
-    return throughCasts(left ? of.lhs() : of.rhs()) == throughCasts(value);
+    return floatSource(left ? of.lhs() : of.rhs()) == floatSource(value);
   };
   if (found.dWeights && !reads(found.dWeights, false, v)) return false;
   if (found.dv && (!found.dWeights || !reads(found.dv, false, as::matmul(*found.dWeights).lhs())))
     return false;
   if (found.dq && !reads(found.dq, false, k)) return false;
   if (found.dk && !reads(found.dk, !scores.transpose_b(), q)) return false;
+  // Nothing may be broadcast, and the gradient's ops stand between what they read and what reads them.
+  if (found.dWeights && as::matmul(*found.dWeights).lhs()->type != found.out->result()->type) return false;
   const int rank = q->type.rank();
   if (rank < 2 || k->type.rank() != rank || v->type.rank() != rank) return false;
   for (int axis = 0; axis < rank - 2; ++axis)
@@ -294,14 +312,16 @@ bool AttentionFormer::isNarrow(const Found& found) const {
 
 std::optional<Found> AttentionFormer::match(Op& softmax) const {
   const Value& x = *softmax.in(0);
-  const int64_t axis = as::softmax(softmax).axis();
-  if (x.type.dtype != DType::f32 || (axis != -1 && axis != x.type.rank() - 1)) return {};
+  auto isLast = [&](const Op& op) {
+    return normalAxis(as::softmax(op).axis(), x.type.rank()) == x.type.rank() - 1;
+  };
+  if (x.type.dtype != DType::f32 || !isLast(softmax)) return {};
   Found found;
   Op* grad = nullptr;
   if (!matchScores(softmax, found) || as::matmul(*found.scores).transpose_a() ||
       !matchWeights(softmax, found, grad))
     return {};
-  if (grad ? !matchGradient(*grad, found) : found.dv != nullptr) return {};
+  if (grad ? !isLast(*grad) || !matchGradient(*grad, found) : found.dv != nullptr) return {};
   const bool fits = !found.dropout || (x.type.shape.back() % kKeysOfNumber == 0 && x.type.rank() < kMaxRank);
   if (!fits || !isNarrow(found)) return {};
   return found;
@@ -317,7 +337,7 @@ Value* AttentionFormer::asKeys(const Found& found, Value* k) {
 }
 
 /// What is added to the scores; null for nothing.
-Value* AttentionFormer::biasOf(const Found& found) {
+Value* AttentionFormer::maskOf(const Found& found) {
   Value* bias = found.bias ? builder_.cast(found.bias, DType::f32) : nullptr;
   if (!found.hidden) return bias;
   Value* stays = builder_.constant(0, Type::tensor(DType::f32, {}));
@@ -328,7 +348,7 @@ Value* AttentionFormer::biasOf(const Found& found) {
 }
 
 /// Which weights stay, drawn as the dropout draws it: the sum of 2^i for each key i of 16 that does.
-Value* AttentionFormer::keepOf(const Found& found) {
+Value* AttentionFormer::drawnKeep(const Found& found) {
   AttrList attrs{{"salt", found.dropout->attr("salt")}};
   if (const Attr* first = find(found.dropout->attrs, "first")) attrs.push_back({"first", *first});
   Shape shape = found.dropout->result()->type.shape;
@@ -342,17 +362,29 @@ Value* AttentionFormer::keepOf(const Found& found) {
   return select(stays, unit, 0.0).sum({shape.rank() - 1}).value;
 }
 
-/// Builds the ops in place of those found; false, with nothing replaced, if no kernel streams the scores.
-bool AttentionFormer::rewrite(const Found& found) {
+/// The first op that the gradient's ops replace. Null if it stands before the forward pass, or before the gradient that they
+/// read.
+Op* AttentionFormer::placeOfGradient(const Found& found) const {
+  Op* first = found.dWeights;
+  for (Op* op : {found.dq, found.dk, found.dv})
+    if (op && place_.at(op) < place_.at(first)) first = op;
+  const Op* gradient = as::matmul(*found.dWeights).lhs()->def;
+  const bool follows = place_.at(found.out) < place_.at(first) &&
+                       (!gradient || (place_.contains(gradient) && place_.at(gradient) < place_.at(first)));
+  return follows ? first : nullptr;
+}
+
+/// Builds the ops in place of those found. Replaces nothing if no kernel streams the scores.
+void AttentionFormer::rewrite(const Found& found) {
   Op& out = *found.out;
   builder_.setBefore(&out).setLoc(out.loc);
   const as::matmul scores(*found.scores);
   Value *q = scores.lhs(), *k = asKeys(found, scores.rhs()), *v = as::matmul(out).rhs();
   std::vector<Value*> more;
-  if (Value* bias = biasOf(found)) more.push_back(bias);
+  if (Value* bias = maskOf(found)) more.push_back(bias);
   if (found.dropout) {
     if (more.empty()) more.push_back(builder_.constant(0, Type::tensor(DType::f32, {})));
-    more.push_back(keepOf(found));
+    more.push_back(drawnKeep(found));
   }
   AttrList attrs{{"causal", Attr::boolean(found.causal)},
                  {"scale", Attr::of(found.scale)},
@@ -364,11 +396,12 @@ bool AttentionFormer::rewrite(const Found& found) {
   };
   builder_.setHint(out.result()->name);
   Value* o = builder_.op(Opcode::attention, with({q, k, v}), attrs);
-  if (!streams(*o->def)) return false;
+  if (!streams(*o->def)) return;
+  place_.emplace(o->def, place_.at(&out));
   Value *dq = nullptr, *dk = nullptr;
   if (found.dWeights) {
-    Op* first = found.dWeights;
-    if (found.dv && place_.at(found.dv) < place_.at(first)) first = found.dv;
+    Op* first = placeOfGradient(found);
+    if (!first) return;
     builder_.setBefore(first).setLoc(first->loc);
     Value* gradient = as::matmul(*found.dWeights).lhs();
     const DType narrow = *dtypeNamed(as::matmul(*found.scores).precision());
@@ -377,13 +410,13 @@ bool AttentionFormer::rewrite(const Found& found) {
     const std::vector<Value*> operands = with({q, k, v, o->def->result(1), delta.value, gradient});
     dq = builder_.op(Opcode::attention_grad_q, operands, attrs);
     dk = builder_.op(Opcode::attention_grad_kv, operands, attrs);
-    if (!streams(*dq->def) || !streams(*dk->def)) return false;
+    if (!streams(*dq->def) || !streams(*dk->def)) return;
+    for (const Value* made : {dq, dk}) place_.emplace(made->def, place_.at(first));
     if (found.dk) found.dk->result()->uses.replaceAll(asKeys(found, dk));
     if (found.dq) found.dq->result()->uses.replaceAll(dq);
     if (found.dv) found.dv->result()->uses.replaceAll(dk->def->result(1));
   }
   out.result()->uses.replaceAll(o);
-  return true;
 }
 
 }  // namespace

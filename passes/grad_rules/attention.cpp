@@ -38,7 +38,8 @@ TensorExpr ofBias(const GradContext& context, const TensorExpr& g, const TensorE
     dp = select(decomposition::staysOf(context.in(at::attention::more + 1)), dp * (1 / (1 - view.p())), 0.0);
   Shape column = delta.shape();
   column.push(1);
-  return p * (dp - delta.reshape(column));
+  const TensorExpr ds = p * (dp - delta.reshape(column));
+  return select(ge(context.result(1).reshape(column), kLeastLse), ds, 0.0);
 }
 
 /// With a bias, or a keep: the gradients of q, k and v by their two ops.

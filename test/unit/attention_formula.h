@@ -152,23 +152,29 @@ inline AttentionFormula attentionFormula(const AttentionCase& c, const Arrays& i
           grad += of("dy", b, queries, t, wide, d) * of("v", b, keys, s, wide, d);
         const double share = stays(c, b, t, s) ? 1 / (1 - c.drop) : 0;
         const double bias = c.bias ? in.at("b").data[static_cast<size_t>(b * keys + s)] : 0.0;
-        p.push_back(std::exp(score * scale + bias)), dp.push_back(grad * share);
-        total += p.back();
+        p.push_back(score * scale + bias), dp.push_back(grad * share);
       }
-      add("lse", b * queries + t, batch * queries, std::log(total), std::fabs(std::log(total)) + 1);
+      // A row without a visible score has equal weights, as f32 leaves nothing of the scores, and no gradient.
+      const double top = *std::max_element(p.begin(), p.end());
+      const bool blind = top < -1e8;
+      for (double& each : p) total += each = blind ? 1 : std::exp(each - top);
+      const double lse = blind ? -1e9 : top + std::log(total);
+      add("lse", b * queries + t, batch * queries, lse, std::fabs(lse) + 1);
       for (int64_t s = 0; s < seen; ++s) {
         p[static_cast<size_t>(s)] /= total;
         deltaSize += p[static_cast<size_t>(s)] * std::fabs(dp[static_cast<size_t>(s)]);
         const double w = stays(c, b, t, s) ? p[static_cast<size_t>(s)] / (1 - c.drop) : 0;
         for (int64_t d = 0; d < wide; ++d) {
-          const double o = w * of("v", b, keys, s, wide, d), dv = w * of("dy", b, queries, t, wide, d);
+          const double o = w * of("v", b, keys, s, wide, d),
+                       dv = blind ? 0 : w * of("dy", b, queries, t, wide, d);
           delta += o * given("dy", b, queries, t, wide, d);
           add("o", (b * queries + t) * wide + d, batch * queries * wide, o, o);
           add("dv", (b * keys + s) * wide + d, batch * keys * wide, dv, dv);
         }
       }
       for (int64_t s = 0; s < seen; ++s) {
-        const double w = p[static_cast<size_t>(s)] * scale, ds = w * (dp[static_cast<size_t>(s)] - delta),
+        const double w = blind ? 0 : p[static_cast<size_t>(s)] * scale,
+                     ds = w * (dp[static_cast<size_t>(s)] - delta),
                      dsSize = w * (std::fabs(dp[static_cast<size_t>(s)]) + deltaSize);
         for (int64_t d = 0; d < width; ++d) {
           const double key = of("k", b, keys, s, width, d), query = of("q", b, queries, t, width, d);
