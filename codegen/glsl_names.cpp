@@ -20,6 +20,8 @@ const std::unordered_set<std::string_view>& reservedWords() {
       "restrict", "return", "sample", "shared", "short", "sizeof", "smooth", "static", "struct", "subroutine",
       "superp", "switch", "template", "this", "true", "typedef", "uint", "uniform", "union", "unsigned",
       "using", "varying", "void", "volatile", "VULKAN", "while", "writeonly",
+      // the printer's own, in loops over the elements of a matrix
+      "e", "row",
       // functions
       "abs", "any", "all", "atomicAdd", "atomicAnd", "atomicCompSwap", "atomicExchange", "atomicMax",
       "atomicMin", "atomicOr", "atomicXor", "barrier", "bitCount", "bitfieldReverse", "ceil", "equal", "exp",
