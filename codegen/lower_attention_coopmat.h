@@ -89,7 +89,7 @@ class CoopmatAttention final : public AttentionWalk {
              std::span<KV> total, std::span<KV> sums);
 
   // Bias and keep (lower_attention_more.cpp).
-  static constexpr double kNoScore = 1e37;
+  static constexpr double kNoScore = 1e37;  ///< minus a maximum below every score with its bias
   void shareMore();
   KV biasOfKey(const Index& key);
   void beginMore();

@@ -42,8 +42,9 @@ struct AttentionFragments {
   /// The number of staged rows: both operands of the other side, or one of the own side. For f32x3 those of the
   /// high halves; as many low halves lie behind them.
   int64_t staged() const { return std::max(2 * block, rows); }
-  /// Bytes of shared memory for a bias and a keep; in all.
+  /// Bytes of shared memory that a bias and a keep take.
   int64_t bytesOfMore(const Op& attention) const;
+  /// Bytes of shared memory in all.
   int64_t bytes(const Op& attention) const;
 };
 

@@ -211,16 +211,16 @@ bool AttentionFormer::matchScores(const Op& softmax, Found& found) {
 /// Finds what reads the softmax: a dropout, the product with v, and ops of the gradient.
 bool AttentionFormer::matchWeights(const Op& softmax, Found& found, Op*& grad) {
   std::vector<Reader> readers = readersOf(*softmax.result());
-  for (const Reader& each : readers)
-    if (each.op->code == Opcode::dropout) {
-      if (found.dropout || each.operand != 0) return false;
-      found.dropout = each.op;
-    }
+  bool multiplied = false;  // without a dropout in between
+  for (const Reader& each : readers) {
+    multiplied = multiplied || each.op->code == Opcode::matmul;
+    if (each.op->code != Opcode::dropout) continue;
+    if (found.dropout || each.operand != 0) return false;
+    found.dropout = each.op;
+  }
   if (found.dropout) {
+    if (multiplied) return false;
     for (const Reader& each : readersOf(*found.dropout->result())) readers.push_back(each);
-    const auto direct = readersOf(*softmax.result());
-    for (const Reader& each : direct)  // products read the weights behind the dropout
-      if (each.op->code == Opcode::matmul) return false;
   }
   for (const Reader& each : readers) {
     if (each.op == found.dropout) continue;
@@ -300,7 +300,7 @@ bool AttentionFormer::isNarrow(const Found& found) const {
     return false;
   if (found.dq && !reads(found.dq, false, k)) return false;
   if (found.dk && !reads(found.dk, !scores.transpose_b(), q)) return false;
-  // Nothing may be broadcast, and the gradient's ops stand between what they read and what reads them.
+  // Nothing may be broadcast.
   if (found.dWeights && as::matmul(*found.dWeights).lhs()->type != found.out->result()->type) return false;
   const int rank = q->type.rank();
   if (rank < 2 || k->type.rank() != rank || v->type.rank() != rank) return false;

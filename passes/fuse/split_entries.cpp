@@ -49,7 +49,7 @@ std::optional<Entries> broadcasting(const Op& op, int own) {
   return how;
 }
 
-/// Operands whose last `own` axes are no entries and that have the entries of the first one are cut. Those from `behind` on
+/// Entries are those of the first operand, not along its last `own` axes; operands with as many along that axis are cut. Those from `behind` on
 /// broadcast to the first one's axes.
 std::optional<Entries> together(const Op& op, int own, int behind) {
   const Shape& shape = op.in(0)->type.shape;

@@ -22,8 +22,8 @@ int64_t wholeWidth(const Op& op, int64_t columns) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(columns, kMatrixSide))));
 }
 
-/// Whether a value has a row of a head's elements for each position; statistics of rows have one number instead. Not for a bias
-/// and a keep.
+/// Whether an operand or result has a row of a head's elements for each position; statistics of rows have one number
+/// instead. Not to be asked of a bias or a keep, whose rows are those of scores.
 bool hasHeads(const Value& value, const Op& attention) {
   return value.type.rank() == attention.in(0)->type.rank();
 }
