@@ -374,109 +374,98 @@ KV RegionEmitter::zeroAt(int level, const Indices& at, DType dtype) {
 
 KV RegionEmitter::element(at::scatter_add, const Op& op, const Indices& at) {
   if (IndexSpace::usesLane(at[0])) return lanewise(op.result(), at);
-  const Type &ids = as::scatter_add(op).ids()->type, &updates = as::scatter_add(op).updates()->type;
-  KV row = kernel_.cast(space_.materialize(at[0]), ids.dtype);
+  if (op.numOperands() > 2) return sortedScatter(op, at);
+  const as::scatter_add scatter(op);
+  const Type& ids = scatter.ids()->type;
+  const int64_t count = ids.elements() / scatter.pieces(), rows = scatter.rows() / scatter.pieces();
+  const KV row = kernel_.cast(space_.materialize(at[0]), ids.dtype);
+  const Index first = space_.scale(space_.div(at[0], rows), count);  // the first id of the row's piece
   int level = levelOf(at);
-  const KV start = zeroAt(level, at, updates.dtype);
-  // Adds the update of id number n to the sum if the id is this row, and `valid` holds.
-  auto step = [&](const Index& n, const KV& sum, const KV& valid = KernelBuilder::literal(DType::i1, 1)) {
-    Indices in = space_.delinear(n, ids.shape);
-    KV id = emit(op.in(0), in);
-    in.insert(in.end(), at.begin() + 1, at.end());
-    const KV isRow = kernel_.op(Opcode::k_eq, {id, row}, DType::i1);
-    const KV same = kernel_.op(Opcode::k_and, {isRow, valid}, DType::i1);
-    return kernel_.guarded(same, sum,
-                           [&] { return kernel_.add(sum, emit(as::scatter_add(op).updates(), in)); });
+  const KV start = zeroAt(level, at, scatter.updates()->type.dtype);
+  auto place = [&](const Index& n) { return space_.delinear(space_.add(first, n), ids.shape); };
+  auto isRow = [&](const Index& n) {
+    return kernel_.op(Opcode::k_eq, {emit(op.in(0), place(n)), row}, DType::i1);
   };
-  if (op.numOperands() < 3 && isShared(at)) {
-    int64_t rounds = (ids.elements() + rows_.width - 1) / rows_.width;
+  auto added = [&](const Index& n, const KV& sum) {
+    Indices in = place(n);
+    in.insert(in.end(), at.begin() + 1, at.end());
+    return kernel_.add(sum, emit(scatter.updates(), in));
+  };
+  if (isShared(at)) {
+    int64_t rounds = (count + rows_.width - 1) / rows_.width;
     KV partial = sumOver(level, rounds, 1, start, [&](const Index& round, const KV& sum) {
-      const auto [inside, place] =
-          ofRow(space_.add(space_.scale(round, rows_.width), rows_.lane), ids.elements());
-      return step(place, sum, inside);
+      const auto [inside, n] = ofRow(space_.add(space_.scale(round, rows_.width), rows_.lane), count);
+      const KV same = kernel_.op(Opcode::k_and, {isRow(n), inside}, DType::i1);
+      return kernel_.guarded(same, sum, [&, &n = n] { return added(n, sum); });
     });
     KV out;
     kernel_.at(level, [&] { out = combined(partial, Opcode::k_add); });
     return out;
   }
-  if (op.numOperands() < 3)
-    return sumOver(level, ids.elements(), 1, start,
-                   [&](const Index& n, const KV& sum) { return step(n, sum); });
-  return scatterByBuckets(op, at, row, level, start);
+  // Several ids are loaded before the first is tested, so that the latencies of their loads overlap.
+  int64_t some = kIdsAtOnce;
+  while (count % some != 0) some /= 2;
+  auto visit = [&](const Index& from, const KV& sum) {
+    std::vector<KV> hits;
+    for (int64_t i = 0; i < some; ++i) hits.push_back(isRow(space_.add(from, IndexSpace::constant(i))));
+    KV any = hits[0];
+    for (size_t i = 1; i < hits.size(); ++i) any = kernel_.op(Opcode::k_or, {any, hits[i]}, DType::i1);
+    return kernel_.guarded(any, sum, [&] {
+      KV out = sum;
+      for (int64_t i = 0; i < some; ++i) {
+        const KV before = out;
+        out = kernel_.guarded(hits[static_cast<size_t>(i)], before,
+                              [&] { return added(space_.add(from, IndexSpace::constant(i)), before); });
+      }
+      return out;
+    });
+  };
+  return sumOver(level, count, some, start, visit, 1);
 }
 
-// Blocks without an id in this row's bucket are skipped. A block with one such id adds its update; a block with
-// several is searched in order. Several flags, and several ids, are loaded before the first is tested, so that the
-// latencies of their loads overlap.
-KV RegionEmitter::scatterByBuckets(const Op& op, const Indices& at, const KV& row, int level,
-                                   const KV& start) {
-  const Type& ids = as::scatter_add(op).ids()->type;
-  const Shape& near = as::scatter_add(op).near()->type.shape;
-  int64_t block = ids.elements() / near[1], rows = as::scatter_add(op).rows();
-  Index bucket = space_.div(at[0], (rows + near[0] - 1) / near[0]);
-  using Load = std::function<KV(const Index&)>;
-  using Test = std::function<KV(const KV&)>;
-  using Each = std::function<KV(const Index&, const KV& loaded, const KV& sum)>;
-  // A sum over `count` places, where load(place) tells by `holds` whether add(place) has a term. `atOnce` places
-  // are loaded together, or fewer if that does not divide the count.
-  auto where = [&](int loop, int64_t count, int64_t atOnce, const Load& load, const Test& holds,
-                   const Each& add) {
-    int64_t some = atOnce;
-    while (count % some != 0) some /= 2;
-    auto visit = [&](const Index& first, const KV& sum) {
-      auto index = [&](int64_t i) { return space_.add(first, IndexSpace::constant(i)); };
-      std::vector<KV> loaded, conditions;
-      for (int64_t i = 0; i < some; ++i) loaded.push_back(load(index(i)));
-      for (const KV& value : loaded) conditions.push_back(holds(value));
-      KV any = conditions[0];
-      for (size_t i = 1; i < conditions.size(); ++i)
-        any = kernel_.op(Opcode::k_or, {any, conditions[i]}, DType::i1);
-      return kernel_.guarded(any, sum, [&] {
-        KV out = sum;
-        for (int64_t i = 0; i < some; ++i) {
-          const auto slot = static_cast<size_t>(i);
-          const KV before = out;
-          out =
-              kernel_.guarded(conditions[slot], before, [&] { return add(index(i), loaded[slot], before); });
-        }
-        return out;
-      });
-    };
-    return sumOver(loop, count, some, start, visit, 1);
+// A row adds the updates whose numbers are neighbours in `order`. Several are loaded before the first is added,
+// so that the latencies of their loads overlap; those behind the last are loaded again and not added.
+KV RegionEmitter::sortedScatter(const Op& op, const Indices& at) {
+  constexpr int64_t kAtOnce = 4;
+  const as::scatter_add scatter(op);
+  const Type &ids = scatter.ids()->type, &updates = scatter.updates()->type;
+  const int64_t count = ids.elements();
+  const int level = levelOf(at);
+  const KV start = zeroAt(level, at, updates.dtype);
+  auto atMost = [&](const KV& x, const KV& most) { return kernel_.op(Opcode::k_min, {x, most}, DType::u32); };
+  auto number = [&](const Value* list, const Index& i, int64_t most) {
+    return atMost(kernel_.cast(emit(list, {i}), DType::u32), KernelBuilder::u32(most));
   };
-  auto place = [&](const Index& k, const Index& n) {
-    return space_.delinear(space_.add(space_.scale(k, block), n), ids.shape);
-  };
-  auto isRow = [&](const KV& id) { return kernel_.op(Opcode::k_eq, {id, row}, DType::i1); };
-  auto added = [&](Indices in, const KV& sum) {
-    in.insert(in.end(), at.begin() + 1, at.end());
-    return kernel_.add(sum, emit(as::scatter_add(op).updates(), in));
-  };
-  auto isNear = [&](const KV& flag) {
-    return kernel_.op(Opcode::k_ne, {flag, KernelBuilder::literal(DType::i32, 0)}, DType::i1);
-  };
-  auto flagOf = [&](const Index& k) { return emit(as::scatter_add(op).near(), {bucket, k}); };
-  // If this region computes the flags, every row searches a block, and more loads at once hide their latency. If it
-  // loads them, most blocks are skipped, and fewer registers give a higher occupancy.
-  const int64_t most = kIdsAtOnce, atOnce = bindingOf_.contains(as::scatter_add(op).near()) ? most / 2 : most;
-  // The flag of a block is 0, kOneNear + place for a single id, or a larger sum for several.
-  return where(level, near[1], most, flagOf, isNear, [&](const Index& k, const KV& flag, const KV& total) {
-    const KV alone =
-        kernel_.op(Opcode::k_sub, {kernel_.cast(flag, DType::u32), KernelBuilder::u32(kOneNear)}, DType::u32);
-    const KV end = KernelBuilder::u32(block);
-    const KV isAlone = kernel_.op(Opcode::k_lt, {alone, end}, DType::i1),
-             areSeveral = kernel_.op(Opcode::k_ge, {alone, end}, DType::i1);
-    const KV one = kernel_.guarded(isAlone, total, [&] {
-      const Indices in = place(k, space_.variable(alone, block));
-      return kernel_.guarded(isRow(emit(op.in(0), in)), total, [&] { return added(in, total); });
-    });
-    return kernel_.guarded(areSeveral, one, [&] {
-      auto idAt = [&](const Index& n) { return emit(op.in(0), place(k, n)); };
-      return kernel_.add(
-          one, where(kernel_.depth(), block, atOnce, idAt, isRow,
-                     [&](const Index& n, const KV&, const KV& sum) { return added(place(k, n), sum); }));
-    });
+  KV begin, end;
+  kernel_.at(level, [&] {
+    begin = number(scatter.offsets(), at[0], count);
+    end = number(scatter.offsets(), space_.add(at[0], IndexSpace::constant(1)), count);
   });
+  auto round = [&](const KV& from, const std::vector<KV>& sum) {
+    const KV last = kernel_.op(Opcode::k_sub, {end, KernelBuilder::u32(1)}, DType::u32);
+    std::vector<KV> terms;
+    for (int64_t i = 0; i < kAtOnce; ++i) {
+      const KV own = kernel_.add(from, KernelBuilder::u32(i));
+      const KV id = number(scatter.order(), space_.variable(i ? atMost(own, last) : own, count), count - 1);
+      Indices in = space_.delinear(space_.variable(id, count), ids.shape);
+      in.insert(in.end(), at.begin() + 1, at.end());
+      const KV term = emit(scatter.updates(), in);
+      const KV isInside = kernel_.op(Opcode::k_lt, {own, end}, DType::i1);
+      terms.push_back(i ? kernel_.select(isInside, term, kernel_.widened(start, term.type)) : term);
+    }
+    KV total = sum[0];
+    for (const KV& term : terms) total = kernel_.add(total, term);
+    return std::vector<KV>{total};
+  };
+  if (count <= 2 * kSumBlock) return kernel_.loop(level, begin, end, kAtOnce, {start}, round)[0];
+  // Sums of blocks, which are then added: the error of a long sum grows less.
+  return kernel_.loop(
+      level, begin, end, kSumBlock, {start}, [&](const KV& first, const std::vector<KV>& sum) {
+        const KV behind = atMost(kernel_.add(first, KernelBuilder::u32(kSumBlock)), end);
+        const KV block =
+            kernel_.loop(kernel_.depth(), first, behind, KernelBuilder::u32(kAtOnce), {start}, round)[0];
+        return std::vector<KV>{kernel_.add(sum[0], block)};
+      })[0];
 }
 
 /// Sums the updates along the axis whose id is this element's place.

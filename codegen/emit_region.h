@@ -146,8 +146,8 @@ class RegionEmitter {
   KV sharedReduction(const Op& op, Indices in, const std::vector<int>& axes, int level);
   /// The zero that a sum at these indices starts from: a scalar, or a vector if an index has the lane variable.
   KV zeroAt(int level, const Indices& at, DType dtype);
-  /// An element of a tg.scatter_add whose third operand says which blocks of ids may hit which rows.
-  KV scatterByBuckets(const Op& op, const Indices& at, const KV& row, int level, const KV& start);
+  /// An element of a tg.scatter_add with `order` and `offsets`.
+  KV sortedScatter(const Op& op, const Indices& at);
   /// Recognises sum(select(iota == id, x, 0)) along one axis, which has a single term: the element of x at the id,
   /// or 0 if the id is out of range. Gives nothing for any other reduction.
   std::optional<KV> soleTerm(const Op& op, Indices in, const std::vector<int>& axes);

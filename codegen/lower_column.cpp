@@ -56,7 +56,7 @@ std::optional<ColumnSpace> columnSpaceOf(const Op& op) {
     space.reductions = 2;
     return space;
   case Opcode::scatter_add:
-    if (op.numOperands() > 2) return std::nullopt;
+    if (op.numOperands() > 2 || as::scatter_add(op).pieces() > 1) return std::nullopt;
     space.count = op.in(0)->type.elements();
     space.last = lastExtent(op.result()->type.shape, 1);
     return space;

@@ -76,7 +76,7 @@ inline int64_t preferredGroup(const Target& target) {
   return std::min(target.workgroup, largestGroup(target));
 }
 
-/// The ids, or the flags of blocks of ids, that a scatter loads before it tests the first.
+/// The ids that a scatter loads before it tests the first.
 constexpr int64_t kIdsAtOnce = 8;
 
 /// The longest reduction over leading axes for one kernel, if `after` elements behind the reduced axes are

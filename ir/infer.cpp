@@ -306,16 +306,24 @@ Result<Types> types(at::scatter_add, const Context& c) {
     return c.error(1, "the result's rank is too high", 1);
   if (as::scatter_add(c.op).rows() < 1)
     return c.error(2, fmt::format("rows = {} is not positive", as::scatter_add(c.op).rows()));
+  const int64_t rows = as::scatter_add(c.op).rows(), pieces = as::scatter_add(c.op).pieces();
   if (c.op.numOperands() > 2) {
-    const Type& near = c.in(at::scatter_add::near);
-    if (near.rank() != 2 || near.shape[0] > as::scatter_add(c.op).rows() ||
-        c.in(0).elements() % near.shape[1] != 0)
-      return c.error(3,
-                     fmt::format("near is {} for {} and ids {}", near.str(),
-                                 countText(as::scatter_add(c.op).rows(), "row"), c.in(0).str()),
-                     2);
+    const bool hasOffsets = c.op.numOperands() == 4;
+    const Type &order = c.in(at::scatter_add::order),
+               &offsets = hasOffsets ? c.in(at::scatter_add::offsets) : order;
+    if (!hasOffsets || order.rank() != 1 || order.elements() < c.in(0).elements() ||
+        offsets.shape != Shape{rows + 1})
+      return c.error(
+          3,
+          fmt::format("order is {}{} for {} and ids {}", order.str(),
+                      hasOffsets ? fmt::format(", offsets are {}", offsets.str()) : ", without offsets,",
+                      countText(rows, "row"), c.in(0).str()),
+          2);
   }
-  Shape shape{as::scatter_add(c.op).rows()};
+  if (pieces < 1 || rows % pieces != 0 || c.in(0).elements() % pieces != 0)
+    return c.error(
+        4, fmt::format("pieces = {} for {} and ids {}", pieces, countText(rows, "row"), c.in(0).str()));
+  Shape shape{rows};
   for (int axis = lead; axis < c.in(at::scatter_add::updates).rank(); ++axis)
     shape.push(c.shape(at::scatter_add::updates)[axis]);
   return Types{Type::tensor(c.in(at::scatter_add::updates).dtype, shape)};

@@ -10,10 +10,6 @@
 
 namespace tg {
 
-/// An element of tg.scatter_add's operand `near` is kOneNear + p where the block has a single id of the bucket, at
-/// place p.
-constexpr int64_t kOneNear = 1 << 20;
-
 /// The result types of an op from its operands and attributes. Types that do not follow from these (param, constant,
 /// iota, cast's element type, kernel buffers) are read from the results the op already has. An error is labelled with
 /// the constraint: `tg.matmul [matmul.c2]: inner dimensions differ: 8 and 9`. `module` resolves symbols and may be

@@ -133,9 +133,8 @@ int64_t idsOf(const Item& body, const Value* operand) {
     if (op->code == Opcode::scatter_add) {
       const as::scatter_add scatter(*op);
       note(scatter.ids(), scatter.rows());
-      // In `near`, 0 means that the block has no id of a row, which holds for most blocks. Other numbers would make
-      // each row search the block.
-      if (scatter.near()) note(scatter.near(), 1);
+      if (scatter.order()) note(scatter.order(), scatter.ids()->type.elements());
+      if (scatter.offsets()) note(scatter.offsets(), 1);  // no ids: random numbers would not ascend
     }
     if (op->code == Opcode::cross_entropy_grad)
       note(as::cross_entropy_grad(*op).targets(), as::cross_entropy_grad(*op).logits()->type.shape.back());

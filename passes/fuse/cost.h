@@ -173,25 +173,19 @@ constexpr int64_t kLeastTiles = 128;
 /// the result and other convolutions' images beside them.
 constexpr int64_t kWinogradShare = 16;
 
-// Scatters by blocks of ids.
+// Scatters.
 
-/// Comparisons (rows times ids) from which a separate kernel that finds near blocks pays, and the least number of each,
-/// chosen. The gradient of an embedding of 50k rows with 8k ids, a hundred times as many, takes a tenth of the time on
-/// lavapipe.
+/// Comparisons (rows times ids) from which sorting the ids pays, and the least number of each, chosen.
 constexpr int64_t kScatterWork = 1 << 22, kScatterSide = 256;
-/// Ids in a block: many, because CPU drivers unroll short loops into code that runs whether or not the branch is taken.
-/// Where workgroups reduce, a step of GPT-2 on an H200 took 293, 253 and 284 µs for both kernels with 256, 512 and 1024.
-constexpr int64_t kLaneScatterBlock = 256, kGroupScatterBlock = 512, kLeastScatterBlock = 16;
-/// Flags to compute, and the least rows of a bucket, chosen. Where workgroups reduce, flags are cheap: there are so many
-/// that few rows search a block in vain.
-constexpr int64_t kGroupFlags = 1 << 21, kLaneFlags = 1 << 20;
-constexpr int64_t kNarrowestGroupBucket = 1, kNarrowestLaneBucket = 16;
 
 /// Pieces of a scatter to few rows: how many vectors of 4 result elements each invocation that the device runs at a time
 /// gets; the least ids of a piece; and the least pieces that pay for the additional kernels. On an H200, 65 rows of 384
 /// floats and 16384 ids took 55 µs where one piece took 490; 65 rows of 64 and 1024 ids took 10 µs more. Pieces are
 /// multiples of kIdsAtOnce: 255 rows of 64 floats and 100 003 ids took 147 µs on an H100, and 484 in pieces of 1563 ids.
 constexpr int64_t kScatterFill = 4, kLeastScatterPiece = 512, kFewestScatterPieces = 8;
+/// Sorted ids are better where pieces would compare ids with more vectors than this, unless there are so many ids for each
+/// row, which an invocation adds one after the other. 262 144 ids, 16 384 rows of 8 floats: 2228 µs on an H200 in pieces.
+constexpr int64_t kPieceWork = int64_t{1} << 29, kLongRow = 4096;
 
 // Which ops share a kernel (form-regions).
 

@@ -245,7 +245,8 @@ bool RowSplitter::lookup(const Op& op) {
 bool RowSplitter::scatter(const Op& op) {
   const as::scatter_add add(op);
   const Type& type = op.result()->type;
-  const bool plain = op.numOperands() == 2 && type.rank() == 2 && add.ids()->type.dtype == DType::i32;
+  const bool plain =
+      op.numOperands() == 2 && add.pieces() == 1 && type.rank() == 2 && add.ids()->type.dtype == DType::i32;
   const RowPieces* updates = piecesOf(add.updates());
   if (!plain || (type.bytes() <= binding_ && !updates)) return false;
   RowPieces made{boundsFor(op, binding_), {}, false};

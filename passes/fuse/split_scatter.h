@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Splits large scatters into kernels that share the search for ids; a part of split-reductions:
 //
-//   buckets      a tg.scatter_add with many rows and ids gets a third operand: which blocks of ids hold any that are near
-//                which rows
+//   sorted       a tg.scatter_add with many rows and ids gets the sorted ids, so that each row visits only its own
 //   pieces       a tg.scatter_add to few rows adds each piece of the ids to its own rows, which are then summed
 #pragma once
 
@@ -11,8 +10,8 @@
 
 namespace tg::fuse {
 
-/// The replacement of a large tg.scatter_add of two operands: with many rows and ids, one with the third operand; with
-/// few rows, a sum over pieces. Null where one kernel is better.
+/// The replacement of a large tg.scatter_add of two operands: with many rows and ids, one with sorted ids; with few
+/// rows, a sum over pieces. Null where one kernel is better.
 Value* splitScatter(Builder& builder, const Op& op, const Target& target);
 
 }  // namespace tg::fuse

@@ -119,20 +119,19 @@ TEST(Bindings, TensorsReadInTwoWaysAreBoundOnceWhereBothDoNotFit) {
   EXPECT_EQ(storage[0], 6);
 }
 
-TEST(Scatter, SkipsBlocksAndAddsTheSame) {
+TEST(Scatter, SortsIdsAndAddsTheSame) {
   const Program program = {"%i: tensor<8x128xi32>, %u: tensor<8x128x4xf32>",
                            "    %r = tg.scatter_add %i, %u {rows = 4100} : tensor<4100x4xf32>\n",
                            "tensor<4100x4xf32>"};
-  // Flags, then sums.
-  EXPECT_EQ(storageOfKernels(program, *targetByName("vulkan-min"), 4100).size(), 2u);
-  // Few ids, so that rows get many updates and most buckets none.
-  EXPECT_EQ(storageOfKernels(program, *targetByName("lavapipe"), 20).size(), 2u);
-  // Eight blocks, whose flags are read at a time.
-  const Program more = {"%i: tensor<16x128xi32>, %u: tensor<16x128x4xf32>",
+  // Ids of rows, sorted blocks, merged ones, offsets, sums. Of ids up to 20 most rows have none, others many.
+  EXPECT_EQ(storageOfKernels(program, *targetByName("vulkan-min"), 4100).size(), 5u);
+  EXPECT_EQ(storageOfKernels(program, *targetByName("lavapipe"), 20).size(), 5u);
+  // So many blocks that they are merged twice.
+  const Program more = {"%i: tensor<40x128xi32>, %u: tensor<40x128x4xf32>",
                         "    %r = tg.scatter_add %i, %u {rows = 2100} : tensor<2100x4xf32>\n",
                         "tensor<2100x4xf32>"};
-  EXPECT_EQ(storageOfKernels(more, *targetByName("vulkan-min"), 2100).size(), 2u);
-  EXPECT_EQ(storageOfKernels(more, *targetByName("lavapipe"), 20).size(), 2u);
+  EXPECT_EQ(storageOfKernels(more, *targetByName("vulkan-min"), 2200).size(), 6u);
+  EXPECT_EQ(storageOfKernels(more, *targetByName("lavapipe"), 20).size(), 6u);
 }
 
 TEST(Scatter, AddsPiecesToFewRows) {

@@ -180,15 +180,23 @@ void addWideJoins(StructureCases& out) {
 
 void addScatters(StructureCases& out) {
   using enum Opcode;
-  auto near = [](const Values& in, int64_t rows, Builder& b) {
-    return Values{b.op(scatter_add, in, {{"rows", Attr::of(rows)}})};
+  // The ids 0 0 0 1 1 1 …, of which 24 are in order as they are, or in four pieces.
+  auto counted = [](Builder& b, int64_t count, Opcode code, double by) {
+    Value* i = b.op(iota, {}, {}, {Type::tensor(DType::i32, {count})});
+    return b.binary(code, i, b.constant(by, Type::tensor(DType::i32, {})));
   };
-  // Every block may hold every bucket: all flags are set, and none is a promise.
-  for (Shape flags : {Shape{1, 1}, Shape{3, 4}, Shape{7, 24}})
-    out.add(scatter_add, {{i32({24}), -1, 10}, {f32({24, 8})}, {i32(flags), 1, 1}}, "with blocks",
-            [=](Builder& b, const Values& in) { return near(in, 10, b); });
-  // Large enough for fuse to look for blocks by itself.
+  out.add(scatter_add, {{f32({24, 8})}}, "with sorted ids", [=](Builder& b, const Values& in) {
+    Value* offsets = b.binary(Opcode::min, counted(b, 11, mul, 3), counted(b, 11, max, 24));
+    return Values{b.op(scatter_add, {counted(b, 24, div, 3), in[0], counted(b, 24, mul, 1), offsets},
+                       {{"rows", Attr::of(int64_t{10})}})};
+  });
+  out.add(scatter_add, {{f32({24, 8})}}, "in pieces", [=](Builder& b, const Values& in) {
+    return Values{b.op(scatter_add, {counted(b, 24, div, 3), in[0]},
+                       {{"rows", Attr::of(int64_t{8})}, {"pieces", Attr::of(int64_t{4})}})};
+  });
+  // Large enough for fuse to sort the ids.
   out.plain(scatter_add, {{i32({2, 720}), -2, 40}, {f32({2, 720})}}, {{"rows", Attr::of(int64_t{3000})}});
+  out.plain(scatter_add, {{i32({5000}), -2, 700}, {f32({5000})}}, {{"rows", Attr::of(int64_t{3000})}});
   // Few rows and so many ids that pieces of them add to rows of their own.
   out.plain(scatter_add, {{i32({2, 2048}), -2, 40}, {f32({2, 2048, 3})}}, {{"rows", Attr::of(int64_t{30})}});
 }

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sorts the ids of a scatter on the device, by kernels that are written in the kernel language and added to the module.
+#pragma once
+
+#include "ir/builder.h"
+
+namespace tg::fuse {
+
+/// The ids of a scatter, sorted: those of row r are number order[offsets[r]], …, order[offsets[r + 1] - 1], in ascending
+/// order.
+struct SortedIds {
+  Value* order;    ///< tensor<M x i32>, where M is the number of ids rounded up; those at the end are of no row
+  Value* offsets;  ///< tensor<(rows + 1) x i32>
+};
+
+/// Emits the kernels' calls. `ids` is tensor<N x i32>; ids outside of the rows are of no row.
+SortedIds sortIds(Builder& builder, Value* ids, int64_t rows);
+
+}  // namespace tg::fuse
