@@ -50,10 +50,14 @@ bool fits(int64_t rows, int64_t columns, int64_t inner, int64_t channels) {
   return std::min({rows, columns, inner}) >= kMatrixSide && channels % kVector == 0;
 }
 
-/// Whether windows are single elements at stride 1: those of NxCxHxW then lie in memory as they are read.
-bool isPlain(const Window& window) {
-  return std::all_of(window.begin(), window.end(),
-                     [](const WindowAxis& axis) { return axis.size == 1 && axis.step == 1; });
+bool isSingle(const Window& window) {
+  return std::all_of(window.begin(), window.end(), [](const WindowAxis& axis) { return axis.size == 1; });
+}
+
+/// Whether vectors of an image NxCxHxW are read where they lie: windows are single elements at stride 1, and vectors do
+/// not cross from one image to the next.
+bool isPlain(const Window& window, int64_t positions) {
+  return isSingle(window) && window[0].step == 1 && window[1].step == 1 && positions % kVector == 0;
 }
 
 /// An order of axes, and how many zeros go before and behind axes 1 and 2.
@@ -71,6 +75,10 @@ class ChannelsLast {
  private:
   TensorExpr stored(const Value& operand, const Layout& layout);
   TensorExpr kernels(const Value& w, std::vector<int64_t> perm);
+  /// Kernels KxCx1x1 as one matrix, where they lie.
+  TensorExpr matrix(Value* w) {
+    return TensorExpr{&builder_, w}.reshape({1, w->type.shape[0], w->type.shape[1]});
+  }
 
   Builder& builder_;
   const StoreView& store_;
@@ -95,9 +103,10 @@ TensorExpr ChannelsLast::forward(const Op& op) {
   const as::conv2d conv(op);
   const Shape &x = conv.x()->type.shape, &w = conv.w()->type.shape, &y = op.result()->type.shape;
   const Window window = windowOf(op, {w[2], w[3]});
-  if (isPlain(window) || !fits(w[0], y[2] * y[3], w[1] * w[2] * w[3], x[1])) return {};
+  if (isPlain(window, y[2] * y[3]) || !fits(w[0], y[2] * y[3], w[1] * w[2] * w[3], x[1])) return {};
   const std::vector<int64_t> padding{window[0].padding, window[1].padding};
   const TensorExpr windows = rows(stored(*conv.x(), {kChannelsLast, padding, padding}), window, false);
+  if (isSingle(window)) return product(matrix(conv.w()), windows, false, true).reshape(y);
   return product(kernels(*conv.w(), kChannelsLast), windows, false, true).reshape(y);
 }
 
@@ -106,7 +115,7 @@ TensorExpr ChannelsLast::gathered(const Op& op, int ofKernels, int ofGradient) {
   const Shape &w = op.in(ofKernels)->type.shape, &dy = op.in(ofGradient)->type.shape,
               &dx = op.result()->type.shape;
   const Window window = windowOf(op, {w[2], w[3]});
-  if (isPlain(window) || window[0].step != 1 || window[1].step != 1 ||
+  if (isPlain(window, dx[2] * dx[3]) || window[0].step != 1 || window[1].step != 1 ||
       !fits(w[1], dx[2] * dx[3], w[0] * w[2] * w[3], dy[1]))
     return {};
   Layout layout{kChannelsLast};
@@ -117,6 +126,7 @@ TensorExpr ChannelsLast::gathered(const Op& op, int ofKernels, int ofGradient) {
     if (layout.before[i] < 0 || layout.behind[i] < 0) return {};
   }
   const TensorExpr windows = rows(stored(*op.in(ofGradient), layout), window, true);
+  if (isSingle(window)) return product(matrix(op.in(ofKernels)), windows, true, true).reshape(dx);
   return product(kernels(*op.in(ofKernels), {1, 2, 3, 0}), windows, false, true).reshape(dx);
 }
 
@@ -128,7 +138,7 @@ TensorExpr ChannelsLast::weight(const Op& op) {
   const int64_t positions = dy[2] * dy[3], inner = dy[0] * positions,
                 size = window[0].size * window[1].size * x[1];
   const bool turned = positions % kVector != 0;  // vectors of dy lie along its channels then
-  if (isPlain(window) || !fits(dy[1], size, inner, x[1]) || (turned && dy[1] % kVector != 0)) return {};
+  if (isPlain(window, positions) || !fits(dy[1], size, inner, x[1]) || (turned && dy[1] % kVector != 0)) return {};
   const std::vector<int64_t> padding{window[0].padding, window[1].padding};
   const TensorExpr windows =
       rows(stored(*grad.x(), {kChannelsLast, padding, padding}), window, false).reshape({inner, size});
