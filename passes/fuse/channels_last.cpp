@@ -5,6 +5,8 @@
 //                                                    %ws = tg.fused (w) { transpose w } : KxkhxkwxC
 //   y[n, k, p] = Σ ws[k, uvc]·windows(xs)[n, p, uvc]      a product of k and p over (u, v, c), c innermost
 //
+// So are gradients; those of the image at a larger stride by phases (byPhases), without storing windows.
+//
 // p is a position (h, w) of the result, (u, v) a position in the window, c a channel of x, k one of y.
 #include "passes/fuse/channels_last.h"
 
@@ -70,6 +72,7 @@ class ChannelsLast {
   ChannelsLast(Builder& builder, const StoreView& store) : builder_(builder), store_(store) {}
   TensorExpr forward(const Op& op);
   TensorExpr gathered(const Op& op, int ofKernels, int ofGradient);
+  TensorExpr byPhases(const Op& op, int ofKernels, int ofGradient);
   TensorExpr weight(const Op& op);
 
  private:
@@ -115,9 +118,8 @@ TensorExpr ChannelsLast::gathered(const Op& op, int ofKernels, int ofGradient) {
   const Shape &w = op.in(ofKernels)->type.shape, &dy = op.in(ofGradient)->type.shape,
               &dx = op.result()->type.shape;
   const Window window = windowOf(op, {w[2], w[3]});
-  if (isPlain(window, dx[2] * dx[3]) || window[0].step != 1 || window[1].step != 1 ||
-      !fits(w[1], dx[2] * dx[3], w[0] * w[2] * w[3], dy[1]))
-    return {};
+  if (window[0].step != 1 || window[1].step != 1) return byPhases(op, ofKernels, ofGradient);
+  if (isPlain(window, dx[2] * dx[3]) || !fits(w[1], dx[2] * dx[3], w[0] * w[2] * w[3], dy[1])) return {};
   Layout layout{kChannelsLast};
   for (size_t i = 0; i < 2; ++i) {
     const int axis = static_cast<int>(i) + 2;
@@ -130,6 +132,51 @@ TensorExpr ChannelsLast::gathered(const Op& op, int ofKernels, int ofGradient) {
   return product(kernels(*op.in(ofKernels), {1, 2, 3, 0}), windows, false, true).reshape(dx);
 }
 
+// dx at a larger stride. Element i of dx, with p zeros before the image, is reached by the elements u of a window for
+// which i + p - u is a multiple of the stride s. With u = s·v + r these are all v for one r, the phase of i:
+//
+//   dx[s·q + r - p] = Σ w[s·v + r]·dy[q - v]          stride 2, a window of 4:   r = 0   w[0] w[2]
+//                                                                               r = 1   w[1] w[3]
+//
+// So the phases are channels of a gradient at stride 1, whose window is s times smaller. They are interleaved behind it.
+TensorExpr ChannelsLast::byPhases(const Op& op, int ofKernels, int ofGradient) {
+  const Value &w = *op.in(ofKernels), &gradient = *op.in(ofGradient);
+  const Shape &dy = gradient.type.shape, &dx = op.result()->type.shape;
+  const Window window = windowOf(op, {w.type.shape[2], w.type.shape[3]});
+  const int64_t outputs = w.type.shape[0], inputs = w.type.shape[1];
+  Window small;                 // those of a phase
+  std::array<int64_t, 2> each;  // the elements of a phase along an axis
+  Layout layout{kChannelsLast};
+  std::vector<int64_t> missing{0, 0, 0, 0}, first{0, 0, 0, 0}, end{dx[0], dx[1], 0, 0};
+  for (size_t i = 0; i < 2; ++i) {
+    const WindowAxis& axis = window[i];
+    if (axis.dilation != 1 || axis.size < axis.step) return {};
+    small[i].size = (axis.size + axis.step - 1) / axis.step;
+    missing[i + 2] = small[i].size * axis.step - axis.size;
+    const int64_t begin = axis.padding / axis.step, extent = dx[static_cast<int>(i) + 2];
+    const int64_t last = (axis.padding + extent - 1) / axis.step;
+    each[i] = last - begin + 1;
+    layout.before[i] = small[i].size - 1 - begin;
+    layout.behind[i] = last + 1 - dy[static_cast<int>(i) + 2];
+    first[i + 2] = axis.padding - begin * axis.step;
+    end[i + 2] = first[i + 2] + extent;
+    if (layout.before[i] < 0 || layout.behind[i] < 0) return {};
+  }
+  const int64_t sh = window[0].step, sw = window[1].step, kh = small[0].size, kw = small[1].size;
+  if (!fits(inputs * sh * sw, each[0] * each[1], kh * kw * outputs, outputs)) return {};
+  Value* source = w.def->in(0);
+  Value* phases =
+      builder_.reshape(builder_.pad(source, {0, 0, 0, 0}, missing), {outputs, inputs, kh, sh, kw, sw});
+  phases = store_(source, *builder_.transpose(phases, {1, 3, 5, 2, 4, 0}));
+  const TensorExpr left =
+      TensorExpr{&builder_, phases}.cast(DType::f32).reshape({1, inputs * sh * sw, kh * kw * outputs});
+  const TensorExpr all = product(left, rows(stored(gradient, layout), small, true), false, true);
+  const TensorExpr apart = all.reshape({dx[0], inputs, sh, sw, each[0], each[1]});
+  const TensorExpr whole =
+      transposed(apart, {0, 1, 4, 2, 5, 3}).reshape({dx[0], inputs, each[0] * sh, each[1] * sw});
+  return {&builder_, builder_.slice(whole.value, first, end)};
+}
+
 // dw[k, uvc] = Σ dy[k, np]·windows(x)[np, uvc]
 TensorExpr ChannelsLast::weight(const Op& op) {
   const as::conv2d_grad_weight grad(op);
@@ -138,7 +185,8 @@ TensorExpr ChannelsLast::weight(const Op& op) {
   const int64_t positions = dy[2] * dy[3], inner = dy[0] * positions,
                 size = window[0].size * window[1].size * x[1];
   const bool turned = positions % kVector != 0;  // vectors of dy lie along its channels then
-  if (isPlain(window, positions) || !fits(dy[1], size, inner, x[1]) || (turned && dy[1] % kVector != 0)) return {};
+  if (isPlain(window, positions) || !fits(dy[1], size, inner, x[1]) || (turned && dy[1] % kVector != 0))
+    return {};
   const std::vector<int64_t> padding{window[0].padding, window[1].padding};
   const TensorExpr windows =
       rows(stored(*grad.x(), {kChannelsLast, padding, padding}), window, false).reshape({inner, size});

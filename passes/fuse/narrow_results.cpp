@@ -8,7 +8,8 @@
 //            %y = tg.fused (%m_bf16 = %m_bf16, %gain = %gain, …) { %m = tg.cast %m_bf16   %a = tg.mul %m, %gain  … }
 //
 // If the elements of an f32 value are selected or moved from values of 16 bits, the kernel stores it in 16 bits. An example
-// is the gradient of relu, which selects elements of a gradient that a product rounded. If results differ from such a value
+// is the gradient of relu, which selects elements of a gradient that a product rounded. The same if all readers round the
+// value to 16 bits first. If results differ from such a value
 // only by factors or terms that are the same for many elements, such as the gain of a channel, the value is stored instead
 // of them, and the kernels that read them apply the factors.
 //
@@ -82,6 +83,26 @@ DType narrowest(const Value& value) {
     std::unordered_map<const Value*, bool> known;
     if (isExact(value, dtype, known)) return dtype;
   }
+  return DType::f32;
+}
+
+/// Whether each user of a value, maybe through views, rounds it to a type.
+bool isRoundedTo(DType dtype, const Value& value) {
+  return !value.uses.empty() && std::all_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
+    const Op& user = *use.user();
+    if (user.info().has(table::view)) return isRoundedTo(dtype, *user.result());
+    return user.code == Opcode::cast && user.result()->type.dtype == dtype;
+  });
+}
+
+/// The type of 16 bits to which all kernels that read a result round it first; f32 if there is none.
+DType roundedByReaders(const Value& result) {
+  for (DType dtype : {DType::bf16, DType::f16})
+    if (std::all_of(result.uses.begin(), result.uses.end(), [&](const Use& use) {
+          const Value* arg = argFor(*use.user(), result);
+          return arg && isRoundedTo(dtype, *arg);
+        }))
+      return dtype;
   return DType::f32;
 }
 
@@ -303,6 +324,17 @@ bool Narrower::improve(Op& fused) {
   }
   for (const Family& family : familiesOf(fused)) {
     const DType dtype = narrowest(*family.base);
+    if (!saves(fused, family, dtype)) continue;
+    store(fused, family, dtype);
+    return true;
+  }
+  for (const auto& result : fused.results) {
+    Value* inner = const_cast<Value*>(innerOf(*result));
+    const bool isOnlyStored = inner->def && inner->uses.begin()->user()->code == Opcode::yield &&
+                              std::next(inner->uses.begin()) == inner->uses.end();
+    if (result->type.dtype != DType::f32 || result->type.rank() == 0 || !isOnlyStored) continue;
+    const Family family{inner, {result.get()}};
+    const DType dtype = roundedByReaders(*result);
     if (!saves(fused, family, dtype)) continue;
     store(fused, family, dtype);
     return true;
