@@ -60,7 +60,8 @@ class Former {
   void partition();
   int rowPartner(const Op& op, const Region& own);
   bool sumsOnTheWay(const Op& sum, const Region& rows) const;
-  bool joins(const Op& op, const Region& own, const Region& other, Value* through) const;
+  bool readsLittle(const Region& region, const Value& value);
+  bool joins(const Op& op, const Region& own, const Region& other, Value* through);
   int bestProducer(Op& op, const Region& own, std::string& why, std::vector<int>& possible);
   void absorb(int home, const std::vector<int>& others, const Op& op);
   bool waitsDearly(const Op& op, const Region& product, const Value& through);
@@ -209,9 +210,18 @@ bool Former::sumsOnTheWay(const Op& sum, const Region& rows) const {
          });
 }
 
+/// Whether computing a value of a region takes fewer loads than reading it, such as that of products of a column and a row.
+bool Former::readsLittle(const Region& region, const Value& value) {
+  int64_t bytes = 0;
+  for (const Op* op : region.ops)
+    for (const Value* base : bases(*op))
+      if (!base->def || !holds(regionOf_.at(region.ops[0]), base->def)) bytes += base->type.bytes();
+  return 2 * bytes <= value.type.bytes();
+}
+
 /// Whether one kernel can compute an op and the region that makes `through`, one of its operands: same loops, same order of
 /// elements. Bindings and cycles are not checked here.
-bool Former::joins(const Op& op, const Region& own, const Region& other, Value* through) const {
+bool Former::joins(const Op& op, const Region& own, const Region& other, Value* through) {
   int64_t elements = own.elements;
   bool ordered = keepsOrder(op, through);
   auto isRowSized = [&](int64_t count, const RowSpace& rows) {
@@ -242,6 +252,8 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
     // The sum computes a producer that nothing else reads as it goes. The producer must not be a sum itself, except for a
     // fold of a fold, which reads each element once.
     bool folds = op.code == Opcode::fold && through->def->code == Opcode::fold;
+    if (op.code == Opcode::fold && other.space == Space::map && readsLittle(other, *through))
+      return isReadOnlyByOp();
     return (other.space == Space::map || folds) && ordered && isReadOnlyByOp();
   }
   default: return false;

@@ -285,19 +285,33 @@ class Splitter {
   /// An operand of a product, rounded to the product's precision.
   TensorExpr factor(const as::matmul& product, Value* operand) {
     const TensorExpr x{&builder_, operand};
-    const DType dtype = *dtypeNamed(product.precision());
-    return dtype == DType::f32 || factorOf(*operand) == dtype ? x : x.cast(dtype).cast(DType::f32);
+    const std::optional<DType> dtype = dtypeNamed(product.precision());  // none for f32x3
+    return !dtype || dtype == DType::f32 || factorOf(*operand) == dtype ? x : x.cast(*dtype).cast(DType::f32);
   }
 
-  /// A product of a matrix and a vector as a sum along the matrix's rows or columns, computed by workgroups; or a product
-  /// of a column and a row, which is a map. Null for other products, and where each lane sums by itself.
+  /// A product of columns and rows, which is a map.
+  Value* outerProduct(const as::matmul& product) {
+    TensorExpr a = factor(product, product.lhs()), b = factor(product, product.rhs());
+    if (product.transpose_a()) a = a.reshape(turnedShape(a.shape()));
+    if (product.transpose_b()) b = b.reshape(turnedShape(b.shape()));
+    return (a * b).value;
+  }
+  /// The shape of matrices with one row as such with one column, or the other way round.
+  static Shape turnedShape(Shape shape) {
+    std::swap(shape[shape.rank() - 1], shape[shape.rank() - 2]);
+    return shape;
+  }
+
+  /// A product of a column and a row as a map; one of a matrix and a vector as a sum along the matrix's rows or columns,
+  /// computed by workgroups. Null for other products, and where each lane sums by itself.
   Value* vectorProduct(const Op& op) {
     const as::matmul product(op);
     const Shape& out = op.result()->type.shape;
+    const Shape& lhs = product.lhs()->type.shape;
+    const int64_t inner = lhs[lhs.rank() - (product.transpose_a() ? 2 : 1)];
+    if (inner == 1) return outerProduct(product);
     if (out.rank() != 2 || product.precision() == "f32x3" || target_.reduce != "workgroup") return nullptr;
-    const int64_t inner = op.in(0)->type.elements() / out[0];
     const TensorExpr a = factor(product, product.lhs()), b = factor(product, product.rhs());
-    if (inner == 1) return (a.reshape({out[0], 1}) * b.reshape({1, out[1]})).value;
     if (std::min(out[0], out[1]) != 1 || inner < kShortestVector) return nullptr;
     const bool ofRows = out[1] == 1;  // whether a is the matrix
     const bool innerFirst = ofRows ? product.transpose_a() : !product.transpose_b();

@@ -8,6 +8,7 @@
 
 #include "codegen/lower.h"
 #include "codegen/schedule.h"
+#include "ir/kernel/custom.h"
 #include "runtime/compile.h"
 #include "test/unit/run_passes.h"
 #include "test/unit/sweep_cases.h"
@@ -31,7 +32,7 @@ std::set<std::string> lowerAll(const std::vector<SweepCase>& cases, const Target
     auto module = fusedCases(cases, first, std::min(kModuleCases, cases.size() - first), target);
     if (!module) return kinds;
     for (Op* op : module->func("f")->body.ops) {
-      if (op->code != Opcode::fused) continue;
+      if (op->code != Opcode::fused || customOf(*op)) continue;
       const std::vector<Schedule> schedules = scheduleCandidates(*op, target);
       EXPECT_GE(schedules.size(), 1u);
       EXPECT_LE(schedules.size(), 6u);
