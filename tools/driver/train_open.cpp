@@ -36,8 +36,8 @@ constexpr int64_t kMostSteps = int64_t(1) << 62;  ///< leaves room to round up, 
 Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
   if (!module.func(kTrain)) return fail(fmt::format("{} has no function @train", model.file));
   if (!model.pipeline.empty()) return model.pipeline;
-  if (hasUpdate(module, kTrain)) return std::string();
   if (std::string own = ownPipeline(module, kTrain); !own.empty()) return own;
+  if (hasUpdate(module, kTrain)) return std::string();
   return fail(
       fmt::format("@train of {0} updates nothing, so it cannot learn. Append a gradient and an optimizer:\n"
                   "  tg-run train {0} --pipeline='append-grad,append-adam{{lr=1e-3}}' …\n"
