@@ -21,7 +21,8 @@
 // Requires: stage tensor.
 //   c1: the function exists; c2: precision is f16, bf16 or f32x3; c3: loss-scale is 0 (no scaling) or a power of
 //   two up to 2^24, growth is from 1 to 2^31 - 1; c4: the states are not there yet; c5: the gradient starts at
-//   a constant with `seed`, as append-grad leaves it; c6: nothing updates a parameter that has a gradient yet.
+//   a constant with `seed`, as append-grad leaves it; c6: nothing updates a parameter that has a gradient yet; c7: no
+//   update reads a gradient in front of its tg.param_grad.
 // Ensures: products are of the type, or of f32 tensors with the precision. After append-grad{accumulate=N} the scale
 //   changes where the summed gradients are, in @apply. Other composites that hold products keep theirs.
 // Where: right behind append-grad, whose seed it replaces, and before the optimizer, which reads the divided gradients and
@@ -33,6 +34,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/access.h"
@@ -193,6 +195,28 @@ Result<void> checkOptions(const Item& func, const MixedPrecisionOptions& options
   return {};
 }
 
+/// Checks that no update reads what is scaled. A gradient is divided from its tg.param_grad on, and add-early moves what reads
+/// it in front of that.
+Result<void> checkUpdates(const Item& func, const Op& start) {
+  std::unordered_set<const Value*> scaled{start.result()};
+  for (const Op* op : func.body.ops) {
+    if (op->code == Opcode::param_grad) {
+      scaled.erase(as::param_grad(*op).value());
+      continue;
+    }
+    const bool reads = std::any_of(op->operands.begin(), op->operands.end(),
+                                   [&](const Operand& operand) { return scaled.contains(operand.value); });
+    if (reads && op->code == Opcode::update)
+      return precisionError(op->loc, 7,
+                            fmt::format("@{} is updated by a gradient in front of its tg.param_grad; run "
+                                        "mixed-precision directly after append-grad",
+                                        op->operands[0].text));
+    if (reads)
+      for (const auto& result : op->results) scaled.insert(result.get());
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& options, const PassContext&) {
@@ -224,6 +248,7 @@ Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& op
       return precisionError(op->loc, 6,
                             fmt::format("@{} is updated already; run mixed-precision before the optimizer",
                                         op->operands[0].text));
+  TG_CHECK(checkUpdates(*train, *start));
   setPrecision(module, options);
   LossScaling(module, *train, step, options).run(*start);
   return {};
