@@ -126,7 +126,8 @@ std::optional<FragmentEpilogue::Operands> FragmentEpilogue::operandsOf(const Op&
         result.type.dtype == DType::i1)
       return {};
   }
-  const Limits limits = limitsOf(target);
+  Limits limits = limitsOf(target);
+  limits.lacks[static_cast<size_t>(FeatureId::quads)] = !target.knowsFragments(narrow);
   for (const Op* op : scratch.ops) {
     KernelNeeds needs;
     addOp(needs, *op);

@@ -29,7 +29,7 @@ GlslSurvey::GlslSurvey(const Item& kernel, const Target& target) {
       (native ? added : floatBits).insert(op.operands.back().value);
   });
   khrMatrices = matrices && target.matrices == "khr";
-  quads = target.fragments == "quads";
+  quads = target.knowsFragments();
   for (const Value* buffer : added) nativeAdds |= !floatBits.contains(buffer);
 }
 

@@ -61,9 +61,8 @@ static bool suitsUnits(const Op& attention, const Target& target) {
   const auto view = as::attention(attention);
   const Shape &q = view.q()->type.shape, &v = view.v()->type.shape;
   const bool blind = view.causal() && q[q.rank() - 2] > v[v.rank() - 2];
-  return view.precision() != "f32" && target.multiplies(factorType(attention)) &&
-         target.fragments == "quads" && target.subgroup == 32 && !blind && view.scale() >= 0 &&
-         takesMore(attention);
+  return view.precision() != "f32" && target.knowsFragments(factorType(attention)) && !blind &&
+         view.scale() >= 0 && takesMore(attention);
 }
 
 bool suitsFragments(const Op& attention, const Target& target) {

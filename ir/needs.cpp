@@ -79,7 +79,7 @@ Limits limitsOf(const Target& target) {
   lack(FeatureId::floatAtomics, target.floatAtomics);
   lack(FeatureId::matricesNv, !target.coopmat.empty() && target.matrices == "nv");
   lack(FeatureId::matricesKhr, !target.coopmat.empty() && target.matrices == "khr");
-  lack(FeatureId::quads, !target.coopmat.empty() && target.fragments == "quads");
+  lack(FeatureId::quads, target.knowsFragments());
   lack(FeatureId::matricesBf16, std::any_of(target.coopmat.begin(), target.coopmat.end(),
                                             [](const auto& each) { return each.operand == DType::bf16; }));
   if (target.subgroups)

@@ -182,6 +182,13 @@ bool Target::multiplies(DType operand) const {
   return subgroups && subgroup > 1 && shapeFor({16, 16, 16, operand, DType::f32});
 }
 
+bool Target::knowsFragments(DType operand) const {
+  constexpr int64_t kQuadInvocations = 32;
+  const CoopShape whole{16, 16, 16, operand, DType::f32};
+  return fragments == "quads" && subgroup == kQuadInvocations && multiplies(operand) &&
+         *shapeFor(whole) == whole;
+}
+
 std::vector<std::string_view> targetNames() { return {std::begin(kShipped), std::end(kShipped)}; }
 
 Result<Target> targetByName(std::string_view name) {

@@ -41,6 +41,9 @@ struct Target {
   /// Whether the target multiplies matrices of this type into f32, in subgroups of a known width and a shape that
   /// divides 16x16x16.
   bool multiplies(DType operand) const;
+  /// Whether `fragments` says which elements of such matrices an invocation holds. It does not of other shapes than 16x16.
+  bool knowsFragments(DType operand) const;
+  bool knowsFragments() const { return knowsFragments(DType::f16) || knowsFragments(DType::bf16); }
 
   /// The first offset from `offset` on at which this many bytes cross no multiple of `allocation`, where one buffer
   /// ends and the next begins. More bytes than an allocation always cross one.
