@@ -195,13 +195,14 @@ CoopmatSchedule arranged(const Op& fused, const Target& target, CoopmatSchedule 
         return true;
     return false;
   };
-  if (fits(kTwoGroups) || fits(limitOf(target, LimitId::sharedBytes))) return schedule;
+  const int64_t limit = limitOf(target, LimitId::sharedBytes);
+  if (fits(std::min(kTwoGroups, limit)) || fits(limit)) return schedule;
   if (isSplit(*p.op))
     for (const CoopmatTiling& each : kSplitTilings) {
       const CoopmatSchedule other = each.schedule();
       if (other.tile[0] > schedule.tile[0]) continue;
       schedule.tile = other.tile, schedule.warp = other.warp;
-      if (fits(limitOf(target, LimitId::sharedBytes))) return schedule;
+      if (fits(limit)) return schedule;
     }
   schedule.patch = kSide;
   return schedule;
