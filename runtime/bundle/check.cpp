@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -54,6 +56,7 @@ class ManifestCheck {
     if (!numbers(member(needs, "capabilities"))) return "needs of 'capabilities'";
     if (!shapes(member(needs, "coopmat"))) return "needs of 'coopmat'";
     alignment_ = needs["alignment"].get<int64_t>();
+    texelAlignment_ = needs["texel_alignment"].get<int64_t>();
     std::string wrong;
     auto each = [&](const char* key, auto one) {
       const Json& list = member(manifest, key);
@@ -124,9 +127,12 @@ class ManifestCheck {
   bool kernel(const Json& entry) {
     const Json &name = member(entry, "name"), &bindings = member(entry, "bindings");
     if (!file(entry) || !name.is_string() || !bindings.is_array()) return false;
-    for (const Json& kind : bindings)
+    std::vector<int64_t> alignments;
+    for (const Json& kind : bindings) {
       if (!kind.is_string()) return false;
-    return kernels_.emplace(name.get<std::string>(), bindings.size()).second;
+      alignments.push_back(kind == "storage" ? alignment_ : texelAlignment_);
+    }
+    return kernels_.emplace(name.get<std::string>(), std::move(alignments)).second;
   }
   bool command(const Json& entry) {
     if (entry.contains("barrier")) return true;
@@ -137,17 +143,17 @@ class ManifestCheck {
     const Json &name = member(entry, "dispatch"), &grid = member(entry, "grid"),
                &bindings = member(entry, "bindings");
     auto found = name.is_string() ? kernels_.find(name.get<std::string>()) : kernels_.end();
-    if (found == kernels_.end() || grid.size() != 3 || bindings.size() != found->second) return false;
+    if (found == kernels_.end() || grid.size() != 3 || bindings.size() != found->second.size()) return false;
     for (const Json& extent : grid)
       if (!within(extent, 1, kMostGroups)) return false;
-    for (const Json& binding : bindings)
-      if (!range(binding) || binding["offset"].get<int64_t>() % alignment_) return false;
+    for (size_t i = 0; i < bindings.size(); ++i)
+      if (!range(bindings[i]) || bindings[i]["offset"].get<int64_t>() % found->second[i]) return false;
     return true;
   }
 
-  int64_t alignment_ = 1;  ///< of all binding offsets
+  int64_t alignment_ = 1, texelAlignment_ = 1;  ///< of the offsets of storage bindings, and of texel views
   std::map<std::string, int64_t> buffers_;
-  std::map<std::string, size_t> kernels_;  ///< by name: the number of bindings
+  std::map<std::string, std::vector<int64_t>> kernels_;  ///< by name: the alignments of the bindings
 };
 
 /// How the file of a manifest's entry differs from what was written; "" if it does not.

@@ -143,8 +143,11 @@ void printTensorFile(const Facts& facts) {
 }
 
 void printPlaces(const char* title, const Facts& places) {
-  for (const Facts& place : places)
-    fmt::print("  {} {}: {}x{}\n", title, word(place, "name"), extents(place["shape"]), word(place, "dtype"));
+  for (const Facts& place : places) {
+    std::string type;
+    for (const Facts& extent : place["shape"]) type += jsonText(extent) + "x";
+    fmt::print("  {} {}: {}{}\n", title, word(place, "name"), type, word(place, "dtype"));
+  }
 }
 
 void printBundle(const Facts& facts) {
