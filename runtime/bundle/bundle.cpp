@@ -98,6 +98,7 @@ Result<std::unique_ptr<Module>> forwardOnly(const Module& module, const std::str
   std::set<const Item*> kept;
   addReachable(*out, *out->func(entry), kept);
   out->items.eraseIf([&](const std::unique_ptr<Item>& item) { return !kept.contains(item.get()); });
+  for (const auto& item : out->items) tg::erase(item->attrs, "vjp");  // nothing calls gradients of kernels
   return out;
 }
 
