@@ -39,9 +39,9 @@ Result<void> runInParts(int64_t microBatch, ModelFlags& model, std::unique_ptr<M
   TG_TRY(std::string passes,
          accumulating(model.pipeline, [&](int64_t calls) { return calls * model.parts; }));
   if (passes.empty())
-    return fail(fmt::format("--micro-batch sums gradients by append-grad{{accumulate={}}}, and '{}' has no "
-                            "append-grad",
-                            model.parts, model.pipeline));
+    return fail(fmt::format(
+        "--micro-batch sums gradients by append-grad{{accumulate={}}}, and {}", model.parts,
+        model.pipeline.empty() ? "no passes are run" : shellWord(model.pipeline) + " has no append-grad"));
   model.pipeline = std::move(passes);
   return setBatch(kTrain, microBatch, module);
 }
