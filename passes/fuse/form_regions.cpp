@@ -210,7 +210,7 @@ bool Former::sumsOnTheWay(const Op& sum, const Region& rows) const {
          });
 }
 
-/// Whether computing a value of a region takes fewer loads than reading it, such as that of products of a column and a row.
+/// Whether a region reads at most half as many bytes as a value has that it makes, such as a product of a column and a row.
 bool Former::readsLittle(const Region& region, const Value& value) {
   int64_t bytes = 0;
   for (const Op* op : region.ops)

@@ -9,9 +9,8 @@
 //
 // If the elements of an f32 value are selected or moved from values of 16 bits, the kernel stores it in 16 bits. An example
 // is the gradient of relu, which selects elements of a gradient that a product rounded. The same if all readers round the
-// value to 16 bits first. If results differ from such a value
-// only by factors or terms that are the same for many elements, such as the gain of a channel, the value is stored instead
-// of them, and the kernels that read them apply the factors.
+// value to 16 bits first. If results differ from such a value only by factors or terms that are the same for many elements,
+// such as the gain of a channel, the value is stored instead of them, and the kernels that read them apply the factors.
 //
 // The same for any maps of one value, its source, if one kernel reads each of them and the source has fewer bytes: a gated
 // layer would store silu(x) and its slope in f32 for the gradient; it stores x, in 16 bits if a product rounded it.
@@ -20,6 +19,8 @@
 // Ensures: the function's results have the same bits; fewer bytes are stored and read; the order of kernels stays.
 // Where: behind sink-maps, which removes results that need not be stored at all; before rematerialize, which counts live
 //   bytes.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <unordered_map>

@@ -92,10 +92,25 @@ constexpr std::string_view kKernels = R"(module @sort {
   }
 })";
 
-int64_t power(int64_t base, int64_t exponent) {
-  int64_t out = 1;
-  for (int64_t i = 0; i < exponent; ++i) out *= base;
-  return out;
+/// How ids are cut: into `merged` to the power of `rounds` blocks of `length` ids, which `merged` neighbours at a time become
+/// one, in `rounds` kernels. If all were merged at once, each id would search every block.
+struct Cut {
+  int64_t length = kBlock, rounds = 0, merged = 1;
+  int64_t blocks() const {
+    int64_t out = 1;
+    for (int64_t i = 0; i < rounds; ++i) out *= merged;
+    return out;
+  }
+};
+
+Cut cutFor(int64_t count, const Target& target) {
+  Cut cut;
+  while (count > cut.length * target.maxGrid / kMostMerged)
+    cut.length *= 2;  // a row of workgroups for each block
+  const int64_t blocks = (count + cut.length - 1) / cut.length;
+  for (int64_t most = 1; most < blocks; most *= kMostMerged) ++cut.rounds;
+  while (cut.blocks() < blocks) ++cut.merged;
+  return cut;
 }
 
 /// The name of one of the kernels in the module, to which it is added unless it is there.
@@ -123,14 +138,9 @@ std::vector<Value*> call(Builder& builder, std::string_view kernel, const std::v
 
 }  // namespace
 
-SortedIds sortIds(Builder& builder, Value* ids, int64_t rows) {
-  const int64_t count = ids->type.elements();
-  // Blocks are merged `merged` at a time, as often as it takes: all at once, each id would search every block.
-  int64_t blocks = (count + kBlock - 1) / kBlock, rounds = 0, merged = 1;
-  for (int64_t most = 1; most < blocks; most *= kMostMerged) ++rounds;
-  while (power(merged, rounds) < blocks) ++merged;
-  blocks = power(merged, rounds);
-  const int64_t all = blocks * kBlock;
+SortedIds sortIds(Builder& builder, Value* ids, int64_t rows, const Target& target) {
+  const Cut cut = cutFor(ids->type.elements(), target);
+  const int64_t count = ids->type.elements(), all = cut.blocks() * cut.length;
   auto number = [&](int64_t value) {
     return builder.constant(static_cast<double>(value), Type::tensor(DType::i32, {}));
   };
@@ -139,13 +149,13 @@ SortedIds sortIds(Builder& builder, Value* ids, int64_t rows) {
   Value* isRow = builder.binary(Opcode::and_, builder.binary(Opcode::greater_equal, filledIds, number(0)),
                                 builder.binary(Opcode::less, filledIds, number(rows)));
   Value* own = builder.op(Opcode::select, {isRow, filledIds, number(rows)});
-  const Type inBlocks = Type::tensor(DType::i32, {blocks, kBlock});
+  const Type inBlocks = Type::tensor(DType::i32, {cut.blocks(), cut.length});
   std::vector<Value*> sorted =
       call(builder, "sort_blocks", {builder.reshape(own, inBlocks.shape)}, {inBlocks, inBlocks});
-  for (int64_t length = kBlock; length < all; length *= merged) {
-    const int64_t groups = all / (merged * length);
-    for (Value*& each : sorted) each = builder.reshape(each, {groups, merged, length});
-    const Type inGroups = Type::tensor(DType::i32, {groups, merged * length});
+  for (int64_t length = cut.length; length < all; length *= cut.merged) {
+    const int64_t groups = all / (cut.merged * length);
+    for (Value*& each : sorted) each = builder.reshape(each, {groups, cut.merged, length});
+    const Type inGroups = Type::tensor(DType::i32, {groups, cut.merged * length});
     sorted = call(builder, "merge_blocks", sorted, {inGroups, inGroups});
   }
   for (Value*& each : sorted) each = builder.reshape(each, {all});

@@ -3,17 +3,18 @@
 #pragma once
 
 #include "ir/builder.h"
+#include "ir/target.h"
 
 namespace tg::fuse {
 
 /// The ids of a scatter, sorted: those of row r are number order[offsets[r]], …, order[offsets[r + 1] - 1], in ascending
 /// order.
 struct SortedIds {
-  Value* order;    ///< tensor<M x i32>, where M is the number of ids rounded up; those at the end are of no row
+  Value* order;  ///< tensor<M x i32>, where M is the number of ids rounded up; those at the end are of no row
   Value* offsets;  ///< tensor<(rows + 1) x i32>
 };
 
 /// Emits the kernels' calls. `ids` is tensor<N x i32>; ids outside of the rows are of no row.
-SortedIds sortIds(Builder& builder, Value* ids, int64_t rows);
+SortedIds sortIds(Builder& builder, Value* ids, int64_t rows, const Target& target);
 
 }  // namespace tg::fuse

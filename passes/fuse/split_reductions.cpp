@@ -309,7 +309,8 @@ class Splitter {
     const Shape& out = op.result()->type.shape;
     const Shape& lhs = product.lhs()->type.shape;
     const int64_t inner = lhs[lhs.rank() - (product.transpose_a() ? 2 : 1)];
-    if (inner == 1) return outerProduct(product);
+    // Where each lane sums by itself, a tile of one matrix in registers is as fast as the map.
+    if (inner == 1 && (out.rank() > 2 || target_.reduce == "workgroup")) return outerProduct(product);
     if (out.rank() != 2 || product.precision() == "f32x3" || target_.reduce != "workgroup") return nullptr;
     const TensorExpr a = factor(product, product.lhs()), b = factor(product, product.rhs());
     if (std::min(out[0], out[1]) != 1 || inner < kShortestVector) return nullptr;

@@ -71,7 +71,7 @@ class ScatterSplitter {
   /// For many rows and ids: a row visits only its own ids, which kernels find by sorting. The order of sums does not change.
   Value* scatterSorted(const Op& op) {
     const as::scatter_add scatter(op);
-    const SortedIds sorted = sortIds(builder_, flatIds(op), scatter.rows());
+    const SortedIds sorted = sortIds(builder_, flatIds(op), scatter.rows(), target_);
     return builder_.op(Opcode::scatter_add, {scatter.ids(), scatter.updates(), sorted.order, sorted.offsets},
                        {{"rows", op.attr("rows")}});
   }
