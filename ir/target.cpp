@@ -143,9 +143,9 @@ Result<void> checkMembers(const Target& target) {
   if (target.subgroup > kMostSubgroup || (target.subgroup & (target.subgroup - 1)))
     return fail(fmt::format("target '{}': subgroup {} is not a power of two of at most {}", target.name,
                             target.subgroup, kMostSubgroup));
-  // A power of two of at least one texel, so that offsets can be represented on every device.
-  if (target.alignment < 16 || (target.alignment & (target.alignment - 1)))
-    return fail(fmt::format("target '{}': alignment {} is not a power of two of 16 or more", target.name,
+  // A power of two of at least one texel, so that offsets can be represented on every device. Vulkan allows 256 at most.
+  if (target.alignment < 16 || target.alignment > 256 || (target.alignment & (target.alignment - 1)))
+    return fail(fmt::format("target '{}': alignment {} is not a power of two from 16 to 256", target.name,
                             target.alignment));
   if (target.allocation % target.alignment)
     return fail(fmt::format("target '{}': allocation {} is not a multiple of alignment {}", target.name,

@@ -73,7 +73,7 @@ Result<double> LearningRate::at(int64_t step) const {
   double rate = 0;
   if (auto thrown = thrownBy([&] { rate = function_(step - start_); }))
     return fail(fmt::format("the learning rate {} threw at its step {}: {}", text_, step - start_, *thrown));
-  if (std::isfinite(rate)) return rate;
+  if (std::isfinite(rate) && rate >= 0) return rate;
   return fail(fmt::format("the learning rate {} is {} at its step {}", text_, rate, step - start_));
 }
 

@@ -49,7 +49,7 @@ class LearningRate {
 
   explicit operator bool() const { return static_cast<bool>(function_); }
   /// The rate of the session's step `step`, which counts from 1. An error if there is no schedule, if `step` is not
-  /// after start(), or if a function throws or returns a number that is not finite.
+  /// after start(), or if a function throws or returns a number that is negative or not finite.
   Result<double> at(int64_t step) const;
   /// The schedule's text, which `set` accepts unless it is a function's name. "" without a schedule.
   const std::string& text() const { return text_; }

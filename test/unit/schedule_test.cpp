@@ -141,6 +141,9 @@ TEST(LearningRate, numbersAndFunctions) {
   auto infinite = rate.at(1);
   ASSERT_FALSE(infinite);
   EXPECT_EQ(infinite.error().message(), "the learning rate log is -inf at its step 1");
+  ASSERT_TRUE(rate.set([](int64_t step) { return 1 - 0.5 * static_cast<double>(step); }, 0, "falling"));
+  EXPECT_DOUBLE_EQ(at(rate, 2), 0);
+  EXPECT_EQ(rate.at(3).error().message(), "the learning rate falling is -0.5 at its step 3");
 }
 
 TEST(LearningRate, whatAFunctionThrowsIsAnError) {
