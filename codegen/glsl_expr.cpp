@@ -8,7 +8,7 @@
 #include <bit>
 #include <cmath>
 
-#include "ir/list_text.h"
+#include "ir/text.h"
 
 namespace tg {
 

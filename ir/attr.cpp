@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "ir/list_text.h"
+#include "ir/text.h"
 
 namespace tg {
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 
 namespace tg {
 

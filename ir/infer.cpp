@@ -8,9 +8,9 @@
 #include <cmath>
 
 #include "ir/access.h"
-#include "ir/count_text.h"
 #include "ir/infer_context.h"
 #include "ir/kernel/kernel.h"
+#include "ir/text.h"
 
 namespace tg {
 

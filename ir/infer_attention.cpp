@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "ir/attention_parts.h"
-#include "ir/count_text.h"
 #include "ir/infer.h"
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
+#include "ir/text.h"
 
 namespace tg::inference {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Types of collectives.
-#include "ir/count_text.h"
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
+#include "ir/text.h"
 
 namespace tg::inference {
 

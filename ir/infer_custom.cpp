@@ -2,12 +2,12 @@
 // Types of tg.custom: checks the kernel's parameters against the operands and the declared results.
 #include <algorithm>
 
-#include "ir/count_text.h"
 #include "ir/infer_context.h"
 #include "ir/kernel/axis_names.h"
 #include "ir/kernel/custom.h"
 #include "ir/kernel/specialize.h"
 #include "ir/op_view.h"
+#include "ir/text.h"
 
 namespace tg::inference {
 

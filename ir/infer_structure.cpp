@@ -3,10 +3,10 @@
 #include <array>
 
 #include "ir/access.h"
-#include "ir/count_text.h"
 #include "ir/infer.h"
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
+#include "ir/text.h"
 
 namespace tg::inference {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "ir/count_text.h"
 #include "ir/infer.h"
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
+#include "ir/text.h"
 #include "ir/window.h"
 
 namespace tg::inference {

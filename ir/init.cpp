@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 
 namespace tg {
 

@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ir/nearest_name.h"
+#include "ir/text.h"
 
 namespace tg {
 

@@ -11,11 +11,11 @@
 
 #include <algorithm>
 
-#include "ir/count_text.h"
 #include "ir/kernel/axis_names.h"
 #include "ir/kernel/kernel.h"
 #include "ir/kernel/specialize.h"
 #include "ir/parser_rules.h"
+#include "ir/text.h"
 
 namespace tg {
 

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "ir/access.h"
-#include "ir/count_text.h"
 #include "ir/parser_rules.h"
+#include "ir/text.h"
 
 namespace tg {
 

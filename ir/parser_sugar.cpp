@@ -4,9 +4,9 @@
 
 #include "ir/absent.h"
 #include "ir/builder.h"
-#include "ir/count_text.h"
 #include "ir/kernel/kernel.h"
 #include "ir/parser_rules.h"
+#include "ir/text.h"
 
 namespace tg {
 

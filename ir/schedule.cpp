@@ -10,8 +10,8 @@
 #include <optional>
 #include <type_traits>
 
-#include "ir/count_text.h"
 #include "ir/module.h"
+#include "ir/text.h"
 
 namespace tg {
 // A named namespace: other sources may be compiled together with this one, and its names must not clash with theirs.

@@ -9,16 +9,15 @@
 #include <set>
 
 #include "ir/collective.h"
-#include "ir/count_text.h"
 #include "ir/dims.h"
 #include "ir/infer.h"
 #include "ir/init.h"
-#include "ir/list_text.h"
 #include "ir/op_view.h"
 #include "ir/rate_schedule.h"
 #include "ir/schedule.h"
 #include "ir/symbol_rows.h"
 #include "ir/target.h"
+#include "ir/text.h"
 #include "ir/verify_structure.h"
 
 namespace tg {

@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 
 #include "ir/byte_range.h"
-#include "ir/count_text.h"
 #include "ir/op_view.h"
 #include "ir/parser.h"
 #include "ir/target.h"
-#include "ir/text_hash.h"
+#include "ir/text.h"
 
 namespace tg {
 

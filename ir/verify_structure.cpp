@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "ir/access.h"
-#include "ir/count_text.h"
 #include "ir/infer.h"
 #include "ir/lexer.h"
+#include "ir/text.h"
 
 namespace tg {
 namespace {

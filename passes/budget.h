@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "ir/byte_size.h"
 #include "ir/module.h"
+#include "ir/text.h"
 #include "ir/verify_structure.h"
 
 namespace tg {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/list_text.h"
 #include "ir/module.h"
+#include "ir/text.h"
 #include "passes/pass.h"
 
 namespace tg {

@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "ir/nearest_name.h"
 #include "ir/parser.h"
 #include "ir/rate_schedule.h"
+#include "ir/text.h"
 
 namespace tg {
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "ir/nearest_name.h"
+#include "ir/text.h"
 #include "passes/pass.h"
 #include "passes/pass_options.h"
 

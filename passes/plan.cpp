@@ -40,11 +40,10 @@
 
 #include "ir/access.h"
 #include "ir/builder.h"
-#include "ir/byte_size.h"
-#include "ir/count_text.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
+#include "ir/text.h"
 #include "ir/verify_structure.h"
 #include "passes/budget.h"
 #include "passes/fuse/region_writer.h"

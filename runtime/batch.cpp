@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
 #include "ir/dims.h"
+#include "ir/text.h"
 
 namespace tg {
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/list_text.h"
+#include "ir/text.h"
 
 namespace tg {
 

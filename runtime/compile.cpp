@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/byte_size.h"
+#include "ir/text.h"
 #include "passes/pass.h"
 #include "passes/tuning.h"
 

@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "ir/byte_size.h"
 #include "ir/kernel/cost.h"
 #include "ir/kernel/watch_loops.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
+#include "ir/text.h"
 #include "runtime/executor_calls.h"
 #include "runtime/executor_program.h"
 #include "runtime/out_of_memory.h"

@@ -14,8 +14,8 @@
 
 #include "codegen/schedule.h"
 #include "ir/json_text.h"
-#include "ir/list_text.h"
 #include "ir/parser.h"
+#include "ir/text.h"
 #include "runtime/compile.h"
 #include "runtime/data/file_io.h"
 #include "runtime/tune.h"

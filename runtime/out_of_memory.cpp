@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/byte_size.h"
+#include "ir/text.h"
 #include "runtime/train/plan_report.h"
 
 namespace tg {

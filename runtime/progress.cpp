@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/byte_size.h"
+#include "ir/text.h"
 
 namespace tg {
 

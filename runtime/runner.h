@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "ir/list_text.h"
 #include "ir/module.h"
 #include "ir/result.h"
+#include "ir/text.h"
 #include "runtime/data/array.h"
 #include "runtime/data/pieces.h"
 #include "runtime/param_buffer.h"

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/list_text.h"
+#include "ir/text.h"
 #include "runtime/session_program.h"
 
 namespace tg {

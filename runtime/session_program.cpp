@@ -7,11 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
 #include "ir/dims.h"
-#include "ir/list_text.h"
 #include "ir/parser.h"
 #include "ir/stopwatch.h"
+#include "ir/text.h"
 #include "ir/verify.h"
 #include "runtime/batch.h"
 #include "runtime/interp_runner.h"

@@ -9,8 +9,7 @@
 #include <fmt/format.h>
 
 #include "ir/collective.h"
-#include "ir/count_text.h"
-#include "ir/list_text.h"
+#include "ir/text.h"
 #include "runtime/data/init.h"
 #include "runtime/progress.h"
 #include "runtime/session.h"

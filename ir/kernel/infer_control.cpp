@@ -2,9 +2,9 @@
 // Inference of the kernel ops with bodies, and of calls.
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
 #include "ir/infer.h"
 #include "ir/kernel/infer_detail.h"
+#include "ir/text.h"
 
 namespace tg::kernel_inference {
 namespace {

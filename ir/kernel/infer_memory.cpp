@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "ir/count_text.h"
 #include "ir/kernel/infer_detail.h"
+#include "ir/text.h"
 
 namespace tg::kernel_inference {
 namespace {

@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "ir/count_text.h"
 #include "ir/kernel/element.h"
 #include "ir/kernel/index_analysis.h"
 #include "ir/kernel/semantics.h"
 #include "ir/kernel/shared_memory.h"
 #include "ir/kernel/specialize.h"
+#include "ir/text.h"
 
 namespace tg {
 namespace {

@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "ir/count_text.h"
 #include "ir/infer.h"
 #include "ir/kernel/infer_detail.h"
-#include "ir/list_text.h"
+#include "ir/text.h"
 #include "ir/verify.h"
 
 namespace tg {

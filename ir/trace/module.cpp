@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "ir/count_text.h"
 #include "ir/dims.h"
+#include "ir/text.h"
 #include "ir/trace/recorder.h"
 
 namespace tg::nn {

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 #include "ir/trace/recorder.h"
 
 namespace tg::nn {

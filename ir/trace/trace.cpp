@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "ir/list_text.h"
+#include "ir/text.h"
 #include "ir/trace/recorder.h"
 #include "ir/verify.h"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/list_text.h"
 #include "ir/op_view.h"
+#include "ir/text.h"
 #include "passes/lookup.h"
 #include "passes/pass.h"
 

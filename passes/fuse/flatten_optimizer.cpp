@@ -32,10 +32,10 @@
 #include <unordered_set>
 
 #include "ir/access.h"
-#include "ir/byte_size.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
+#include "ir/text.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/flat_copies.h"
 #include "passes/fuse/flat_norm.h"

@@ -29,10 +29,10 @@
 #include <utility>
 
 #include "ir/access.h"
-#include "ir/byte_size.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
+#include "ir/text.h"
 #include "ir/verify_structure.h"
 #include "passes/fuse/row_splitter.h"
 #include "passes/fuse/target_of.h"

@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
-#include "ir/list_text.h"
 #include "ir/parser.h"
+#include "ir/text.h"
 #include "runtime/commands.h"
 #include "runtime/data/file_io.h"
 

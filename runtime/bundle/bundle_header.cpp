@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "ir/list_text.h"
+#include "ir/text.h"
 #include "runtime/bundle/bundle.h"
 
 namespace tg {

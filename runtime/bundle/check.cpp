@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "ir/count_text.h"
 #include "ir/json_text.h"
+#include "ir/text.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/data/file_io.h"
 

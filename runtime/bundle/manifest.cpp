@@ -8,11 +8,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "ir/count_text.h"
 #include "ir/json_text.h"
 #include "ir/kernel/watch_loops.h"
 #include "ir/needs.h"
 #include "ir/target.h"
+#include "ir/text.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/commands.h"
 

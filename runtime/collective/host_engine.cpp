@@ -17,7 +17,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 #include "runtime/collective/reduce.h"
 #include "runtime/collective/shared_memory.h"
 

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <limits>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 
 namespace tg {
 

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 #include "runtime/data/file_io.h"
 
 namespace tg {

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 
 namespace tg {
 

@@ -13,8 +13,8 @@
 #include <numbers>
 
 #include "ir/all_cores.h"
-#include "ir/count_text.h"
 #include "ir/philox.h"
+#include "ir/text.h"
 
 namespace tg {
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <optional>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 #include "runtime/data/elements.h"
 #include "runtime/data/file_io.h"
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 #include "runtime/data/data_file.h"
 #include "runtime/data/elements.h"
 #include "runtime/data/file_io.h"

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "ir/count_text.h"
 #include "ir/philox.h"
+#include "ir/text.h"
 
 namespace tg {
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 #include "runtime/data/npy.h"
 
 namespace tg {

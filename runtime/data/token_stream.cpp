@@ -9,8 +9,8 @@
 #include <cstring>
 #include <utility>
 
-#include "ir/count_text.h"
 #include "ir/philox.h"
+#include "ir/text.h"
 #include "runtime/data/table.h"
 
 namespace tg {

@@ -5,9 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
-#include "ir/list_text.h"
 #include "ir/out_of_memory.h"
+#include "ir/text.h"
 #include "runtime/interp/interp_state.h"
 
 namespace tg {

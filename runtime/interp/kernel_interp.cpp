@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/count_text.h"
 #include "ir/kernel/inline.h"
+#include "ir/text.h"
 #include "runtime/interp/kernel_machine.h"
 #include "runtime/interp/kernel_program.h"
 

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 #include "runtime/data/file_io.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/train/checkpoint_folder.h"

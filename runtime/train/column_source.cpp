@@ -5,8 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
-#include "ir/list_text.h"
+#include "ir/text.h"
 #include "runtime/data/spec.h"
 #include "runtime/train/feed.h"
 #include "runtime/train/permutation.h"

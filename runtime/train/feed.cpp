@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 #include "runtime/data/spec.h"
 #include "runtime/train/source.h"
 

@@ -10,10 +10,10 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
 #include "ir/cross_entropy.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
+#include "ir/text.h"
 #include "runtime/train/feed.h"
 #include "runtime/train/source.h"
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/text_hash.h"
+#include "ir/text.h"
 #include "runtime/data/file_io.h"
 #include "runtime/train/run_dir.h"
 

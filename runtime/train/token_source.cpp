@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 #include "runtime/data/token_stream.h"
 #include "runtime/train/feed.h"
 #include "runtime/train/source.h"

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "ir/byte_size.h"
 #include "ir/collective.h"
+#include "ir/text.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/prefetch.h"
 #include "runtime/train/tensor_facts.h"

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 #include "runtime/vulkan/device_state.h"
 
 namespace tg::vulkan {

@@ -9,9 +9,9 @@
 #include <xxhash.h>
 
 #include "ir/all_cores.h"
-#include "ir/count_text.h"
 #include "ir/out_of_memory.h"
 #include "ir/stopwatch.h"
+#include "ir/text.h"
 #include "runtime/vulkan/device_state.h"
 #include "runtime/vulkan/pipeline_state.h"
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 #include "runtime/vulkan/device.h"
 
 namespace tg::vulkan {

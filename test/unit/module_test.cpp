@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/count_text.h"
 #include "ir/infer.h"
 #include "ir/module.h"
 #include "ir/parser.h"
+#include "ir/text.h"
 #include "ir/unread.h"
 #include "ir/verify.h"
 
@@ -27,7 +27,7 @@ std::unique_ptr<Item> item(ItemKind kind, std::string name) {
   return made;
 }
 
-std::vector<std::string> namesOf(const ItemList& items) {
+std::vector<std::string> itemNames(const ItemList& items) {
   std::vector<std::string> names;
   for (const auto& each : items) names.push_back(each->name);
   return names;
@@ -65,10 +65,10 @@ TEST(ItemList, WhatIsInsertedIsFoundAndWhatIsErasedIsNot) {
   auto at = module.items.insert(module.items.begin(), item(ItemKind::buffer, "arena"));
   EXPECT_EQ((*at)->name, "arena");
   module.items.push_back(item(ItemKind::kernel, "k"));
-  EXPECT_EQ(namesOf(module.items), (Names{"arena", "f", "k"}));
+  EXPECT_EQ(itemNames(module.items), (Names{"arena", "f", "k"}));
   EXPECT_EQ(module.find(ItemKind::buffer, "arena"), module.items[0].get());
   module.items.eraseIf([](const auto& each) { return each->kind != ItemKind::func; });
-  EXPECT_EQ(namesOf(module.items), (Names{"f"}));
+  EXPECT_EQ(itemNames(module.items), (Names{"f"}));
   EXPECT_EQ(module.find(ItemKind::buffer, "arena"), nullptr);
   EXPECT_EQ(module.find(ItemKind::kernel, "k"), nullptr);
   EXPECT_EQ(module.find(ItemKind::func, "f"), module.items[0].get());
@@ -111,14 +111,14 @@ TEST(ItemList, CopiesFindTheirOwn) {
 TEST(Module, StorageStandsBehindTheStorageThereIs) {
   Module module;
   module.addStorage(ItemKind::state, "first");
-  EXPECT_EQ(namesOf(module.items), (Names{"first"}));
+  EXPECT_EQ(itemNames(module.items), (Names{"first"}));
   module.add(ItemKind::func, "f");
   module.addStorage(ItemKind::param, "second");
-  EXPECT_EQ(namesOf(module.items), (Names{"first", "second", "f"}));
+  EXPECT_EQ(itemNames(module.items), (Names{"first", "second", "f"}));
   Module bare;
   bare.add(ItemKind::func, "f");
   bare.addStorage(ItemKind::param, "p");
-  EXPECT_EQ(namesOf(bare.items), (Names{"p", "f"}));
+  EXPECT_EQ(itemNames(bare.items), (Names{"p", "f"}));
 }
 
 TEST(NameTable, GivesTheHintThenTheFirstFreeNumber) {

@@ -13,8 +13,8 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/nearest_name.h"
 #include "ir/parser.h"
+#include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/pass_options.h"
 #include "test/unit/temp_folder.h"

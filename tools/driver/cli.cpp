@@ -8,7 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "ir/nearest_name.h"
+#include "ir/text.h"
 #include "tools/driver/listings.h"
 #include "tools/driver/plugins.h"
 

@@ -4,10 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "ir/byte_size.h"
-#include "ir/count_text.h"
 #include "ir/json_text.h"
-#include "ir/list_text.h"
+#include "ir/text.h"
 #include "tools/driver/inspect_facts.h"
 #include "tools/driver/train_console.h"
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/list_text.h"
+#include "ir/text.h"
 #include "passes/grad_rules/grad_rules.h"
 
 #ifndef TG_VERSION

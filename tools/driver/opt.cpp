@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
 #include "ir/parser.h"
 #include "ir/stopwatch.h"
+#include "ir/text.h"
 #include "tools/driver/cli.h"
 #include "tools/driver/expected.h"
 #include "tools/driver/instruments.h"

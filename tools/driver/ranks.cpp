@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "ir/parser.h"
-#include "ir/text_hash.h"
+#include "ir/text.h"
 #include "runtime/collective/open.h"
 #include "runtime/nccl_init.h"
 #include "tools/driver/listings.h"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 #include "passes/pass.h"
 #include "runtime/cache_folder.h"
 #include "runtime/check/random_point.h"

@@ -10,8 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/list_text.h"
-#include "ir/nearest_name.h"
+#include "ir/text.h"
 #include "passes/pass.h"
 #include "runtime/train/run_files.h"
 #include "runtime/train/source.h"

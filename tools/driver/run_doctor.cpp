@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "ir/count_text.h"
 #include "ir/json_text.h"
+#include "ir/text.h"
 #include "runtime/cache_folder.h"
 #include "runtime/check/fit.h"
 #include "runtime/compile.h"

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/collective.h"
-#include "ir/count_text.h"
 #include "ir/json_text.h"
 #include "ir/stopwatch.h"
+#include "ir/text.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"

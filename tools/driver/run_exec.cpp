@@ -7,9 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
 #include "ir/dims.h"
-#include "ir/list_text.h"
+#include "ir/text.h"
 #include "runtime/batch.h"
 #include "runtime/data/npy.h"
 #include "runtime/data/spec.h"

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "ir/byte_size.h"
 #include "ir/dims.h"
+#include "ir/text.h"
 #include "passes/pass.h"
 #include "runtime/compile.h"
 #include "runtime/train/plan_report.h"

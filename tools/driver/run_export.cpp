@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
+#include "ir/text.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/cache_folder.h"
 #include "runtime/compile.h"

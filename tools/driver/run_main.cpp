@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "ir/nearest_name.h"
+#include "ir/text.h"
 #include "passes/pass.h"
 #include "tools/driver/driver.h"
 #include "tools/driver/listings.h"

@@ -10,9 +10,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "ir/byte_size.h"
-#include "ir/nearest_name.h"
 #include "ir/parser.h"
+#include "ir/text.h"
 #include "ir/verify.h"
 #include "ir/work.h"
 #include "passes/pass.h"

@@ -12,9 +12,9 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "ir/count_text.h"
 #include "ir/json_text.h"
 #include "ir/op_view.h"
+#include "ir/text.h"
 #include "passes/tuning.h"
 #include "runtime/cache_folder.h"
 #include "runtime/compile.h"

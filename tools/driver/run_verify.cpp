@@ -4,8 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
-#include "ir/list_text.h"
+#include "ir/text.h"
 #include "runtime/cache_folder.h"
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "ir/count_text.h"
 #include "ir/dims.h"
+#include "ir/text.h"
 #include "passes/mean_of_parts.h"
 #include "tools/driver/batch_parts.h"
 

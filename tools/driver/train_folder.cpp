@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/json_text.h"
-#include "ir/list_text.h"
 #include "ir/parser.h"
+#include "ir/text.h"
 #include "runtime/data/file_io.h"
 #include "runtime/train/plan_report.h"
 #include "runtime/train/run_dir.h"

@@ -5,12 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "ir/byte_size.h"
-#include "ir/count_text.h"
 #include "ir/dims.h"
-#include "ir/list_text.h"
 #include "ir/parser.h"
-#include "ir/text_hash.h"
+#include "ir/text.h"
 #include "passes/pass.h"
 #include "runtime/compile.h"
 #include "runtime/data/spec.h"

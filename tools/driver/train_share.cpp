@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "ir/collective.h"
-#include "ir/count_text.h"
 #include "ir/dims.h"
+#include "ir/text.h"
 #include "runtime/train/run_dir.h"
 
 namespace tg {

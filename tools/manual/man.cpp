@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/list_text.h"
+#include "ir/text.h"
 #include "tools/driver/listings.h"
 #include "tools/manual/manual.h"
 
