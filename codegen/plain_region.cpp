@@ -2,10 +2,10 @@
 // Copies a region op by op, expands composites recursively, then merges equal ops.
 #include "codegen/plain_region.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <unordered_map>
+
+#include "ir/op_bytes.h"
 
 namespace tg {
 
@@ -44,31 +44,15 @@ static std::vector<Value*> expand(const Op& op, const std::vector<Value*>& opera
   return results;
 }
 
-/// A key that is equal for pure ops that compute the same; "" for an op that is not compared.
-static std::string keyOf(const Op& op) {
-  if (!op.info().has(table::pure)) return "";
-  std::string key(op.info().name);
-  for (const Operand& operand : op.operands) {
-    if (operand.kind == Operand::Kind::value)
-      key += fmt::format(" {}", fmt::ptr(operand.value.get()));
-    else if (operand.isLiteral())
-      key += fmt::format(" {:a}", operand.number());
-    else
-      return "";
-  }
-  for (const NamedAttr& attr : op.attrs) key += fmt::format(" {}={}", attr.name, attr.value.str());
-  for (const auto& result : op.results) key += " " + result->type.str();
-  return key;
-}
-
 /// Merges equal ops. Composites with the same operands, such as a cross entropy and its gradient, have primitives
 /// in common: one pass over a row then finds its maximum for both.
 static void mergeEqual(PlainRegion& region) {
+  ValueNumbering numbers;
   std::unordered_map<std::string, const Op*> seen;
   for (Op* op : region.body.ops.all()) {
-    const std::string key = keyOf(*op);
-    auto [first, isNew] = seen.try_emplace(key, op);
-    if (isNew || key.empty()) continue;
+    if (!op->info().has(table::pure) || !op->regions.empty()) continue;
+    auto [first, isNew] = seen.try_emplace(keyOf(*op, numbers), op);
+    if (isNew) continue;
     for (size_t i = 0; i < op->results.size(); ++i) {
       Value* same = first->second->result(static_cast<int>(i));
       op->results[i]->uses.replaceAll(same);

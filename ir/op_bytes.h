@@ -59,4 +59,8 @@ class OpBytes {
   std::string out_;
 };
 
+/// Keys are equal exactly for ops without regions that compute the same: name, operands, attributes, result types. The
+/// operands of a commutative op may be in either order. The key is bytes, not text.
+std::string keyOf(const Op& op, ValueNumbering& numbers);
+
 }  // namespace tg

@@ -12,7 +12,7 @@
 // Where: after append-grad, whose rules repeat constants and forward expressions; fuse runs it.
 #include <unordered_map>
 
-#include "passes/op_key.h"
+#include "ir/op_bytes.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "codegen/schedule.h"
-#include "passes/op_key.h"
+#include "ir/op_bytes.h"
 
 namespace tg::fuse {
 

@@ -3,9 +3,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/op_bytes.h"
 #include "passes/kernel/effects.h"
 #include "passes/kernel/simplify.h"
-#include "passes/op_key.h"
 
 namespace tg {
 namespace {
