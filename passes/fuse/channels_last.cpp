@@ -8,7 +8,7 @@
 // So are gradients; those of the image at a larger stride by phases (byPhases), without storing windows.
 //
 // p is a position (h, w) of the result, (u, v) a position in the window, c a channel of x, k one of y.
-#include "passes/fuse/channels_last.h"
+#include "passes/fuse/split_parts.h"
 
 #include <algorithm>
 #include <vector>

@@ -34,8 +34,8 @@
 #include "ir/tensor_expr.h"
 #include "ir/unread.h"
 #include "passes/fuse/inline_ops.h"
+#include "passes/fuse/split_parts.h"
 #include "passes/fuse/target_of.h"
-#include "passes/fuse/whole_heads.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 

@@ -2,7 +2,7 @@
 // split-reductions: replaces ops that one kernel cannot compute, or that would leave most of the device idle, by several
 // ops with tensors between them. A kernel keeps nothing in memory for the next one but its results.
 //
-//   products     split-K, and rows of several matrices as rows of one (split_products.h)
+//   products     split-K, and rows of several matrices as rows of one (split_products.cpp)
 //   vectors      %y = tg.matmul %x, %w : tensor<1x4096xf32>  → the sum of a tg.mul along an axis
 //   two stages   %s = tg.sum %x {axes = [0]} : tensor<f32>         // of a million elements
 //                → %r = tg.reshape %x {shape = [1, 2048, 512, 1]}   %p = tg.sum %r …   %s = tg.sum %p
@@ -11,10 +11,10 @@
 //   scan blocks  %c = tg.cumsum %x {axis = 0}
 //                → the scans of blocks of 16, plus the exclusive scan of the blocks' sums
 //   joins        a tg.concat of more tensors than a kernel binds → several, the last of which joins the others
-//   scatters     large tg.scatter_add, by blocks of ids or pieces of them (split_scatter.h)
-//   heads        attention with heads of a slow width: zeros are appended to them (whole_heads.h)
-//   channels     convolutions of 16 bits by matrix units: images are stored with channels last (channels_last.h)
-//   tiles        3x3 convolutions of f32 with fewer multiplications, with kernels that transform tiles (winograd.h)
+//   scatters     large tg.scatter_add, by blocks of ids or pieces of them (split_scatter.cpp)
+//   heads        attention with heads of a slow width: zeros are appended to them (whole_heads.cpp)
+//   channels     convolutions of 16 bits by matrix units: images are stored with channels last (channels_last.cpp)
+//   tiles        3x3 convolutions of f32 with fewer multiplications, with kernels that transform tiles (winograd.cpp)
 //   parts        composites that no single kernel computes well are decomposed (isOneKernel): short attention into matmul,
 //                softmax, matmul; a reduced cross entropy into rows and a mean; softmax and the like along another axis
 //                than the last; few long rows; pools over large windows, and the gradient of a max pool with
@@ -40,16 +40,12 @@
 #include "ir/tensor_expr.h"
 #include "passes/budget.h"
 #include "passes/fuse/bindings.h"
-#include "passes/fuse/channels_last.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/pieces.h"
 #include "passes/fuse/region_writer.h"
-#include "passes/fuse/split_products.h"
-#include "passes/fuse/split_scatter.h"
+#include "passes/fuse/split_parts.h"
 #include "passes/fuse/target_of.h"
-#include "passes/fuse/whole_heads.h"
-#include "passes/fuse/winograd.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 

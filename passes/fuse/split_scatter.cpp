@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/fuse/split_scatter.h"
+#include "passes/fuse/split_parts.h"
 
 #include <algorithm>
 

@@ -14,7 +14,7 @@
 //
 // The gradient of x is a convolution of dy with the filters turned by 180 degrees. The gradient of w is one of tiles of x
 // with 2x2 tiles of dy as filters: three results of two taps, summed over all tiles.
-#include "passes/fuse/winograd.h"
+#include "passes/fuse/split_parts.h"
 
 #include <algorithm>
 #include <array>
