@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/kernel/clamp_loops.h"
-#include "ir/kernel/unroll.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/needs.h"
 
 namespace tg {

@@ -6,7 +6,7 @@
 #include "codegen/schedule_coopmat.h"
 #include "ir/kernel/expr.h"
 #include "ir/kernel/kernel.h"
-#include "ir/kernel/legalize.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/needs.h"
 
 namespace tg {

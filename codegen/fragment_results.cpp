@@ -10,7 +10,7 @@
 // The results are computed together, so that what they have in common is computed once. The sums are not needed any more
 // then, and a 16-bit result takes half of their registers. With a patch for each result, patches would be narrower and there
 // would be as many barriers.
-#include "codegen/fragment_results.h"
+#include "codegen/fragment_epilogue.h"
 
 #include <utility>
 

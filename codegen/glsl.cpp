@@ -5,10 +5,11 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "codegen/features.h"
-#include "codegen/glsl_coopmat.h"
 #include "codegen/glsl_printer.h"
-#include "ir/kernel/legalize.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/kernel/semantics.h"
 
 namespace tg {
@@ -354,6 +355,28 @@ Result<GlslText> printGlsl(const Item& kernel, const Target& target) {
   TG_CHECK(checkForm(kernel));
   TG_CHECK(checkFeatures(kernel, target));
   return GlslPrinter(kernel, target).print();
+}
+
+Result<std::string> emitGlsl(const Module& module) {
+  if (module.stage < Stage::kernel)
+    return failAt(
+        module.loc,
+        fmt::format("GLSL needs a module of stage kernel or spirv, not {}; run spirv-emit{{emit=glsl}} first",
+                    name(module.stage)));
+  TG_TRY(Target target, targetOf(module.attrs));
+  std::unique_ptr<Module> copy = clone(module);
+  std::string text;
+  Error errors;
+  for (Item* kernel : copy->all(ItemKind::kernel)) {
+    legalize(copy.get(), *kernel);
+    Result<GlslText> glsl = printGlsl(*kernel, target);
+    if (!glsl)
+      errors.append(glsl.takeError());
+    else
+      text += fmt::format("// kernel @{}\n{}\n", kernel->name, glsl->text);
+  }
+  if (!errors.empty()) return errors;
+  return text;
 }
 
 }  // namespace tg

@@ -39,4 +39,8 @@ struct GlslText {
 /// (checkFeatures).
 Result<GlslText> printGlsl(const Item& kernel, const Target& target = {});
 
+/// The GLSL of every kernel of a module of stage kernel or spirv, each under a line `// kernel @name`. The error
+/// lists every kernel that cannot be printed.
+Result<std::string> emitGlsl(const Module& module);
+
 }  // namespace tg

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel to GLSL: cooperative matrices, in the form of GL_NV_cooperative_matrix, and conversions of 16-bit reals.
-#include "codegen/glsl_coopmat.h"
+#include "codegen/glsl_printer.h"
 
 #include <algorithm>
 
-#include "codegen/glsl_printer.h"
 #include "ir/kernel/semantics.h"
 
 namespace tg {

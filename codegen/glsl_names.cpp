@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "codegen/glsl_names.h"
+#include "codegen/glsl_printer.h"
 
 #include <cctype>
 #include <string_view>

@@ -4,23 +4,41 @@
 // glsl_coopmat.cpp (matrices). Arithmetic is printed by glsl_expr.cpp.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "codegen/glsl.h"
 #include "codegen/glsl_expr.h"
-#include "codegen/glsl_names.h"
 #include "codegen/khr_matrices.h"
 #include "ir/kernel/index_analysis.h"
 #include "ir/kernel/kernel.h"
+#include "ir/module.h"
+#include "ir/type.h"
 
 namespace tg {
+
+/// Gives each value of a kernel a GLSL identifier: its own name, changed only if GLSL does not allow it (keywords,
+/// built-in functions, characters, double underscores).
+class GlslNames {
+ public:
+  /// The identifier of a value, the same at every call.
+  const std::string& of(const Value* value);
+  /// Makes `alias` print as `value` does.
+  void alias(const Value* alias, const Value* value) { names_[alias] = of(value); }
+  /// An identifier that no value has yet, like `hint`.
+  std::string unique(const std::string& hint);
+
+ private:
+  std::unordered_map<const Value*, std::string> names_;
+  std::unordered_set<std::string> taken_;
+};
 
 /// What must be known of a kernel before its first line is printed: how buffers are used, and which extensions.
 struct GlslSurvey {
@@ -161,5 +179,14 @@ std::string glslVariable(const Type& type);
 /// A function that adds to, loads or stores an exact sum in one buffer. Each buffer needs its own, since GLSL
 /// cannot pass a buffer to a function.
 std::string exactFunction(const std::string& kind, const std::string& function, const std::string& buffer);
+
+/// A matrix type, such as `fcoopmatNV<16, gl_ScopeSubgroup, tgM16, tgK16>`. It has the form of
+/// GL_NV_cooperative_matrix, which every version of the compiler accepts, with extents that toKhrMatrices
+/// understands.
+std::string glslMatrix(const Type& type);
+/// The declaration of the specialization constant of an extent.
+std::string glslMatrixExtent(const MatrixExtent& extent);
+/// The extensions that a shader with matrices requires.
+std::vector<const char*> glslMatrixExtensions();
 
 }  // namespace tg

@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/fragment_results.h"
+#include "codegen/fragment_epilogue.h"
 #include "codegen/schedule_coopmat.h"
 #include "codegen/tile.h"
 #include "ir/op_view.h"

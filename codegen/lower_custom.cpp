@@ -9,8 +9,8 @@
 #include "codegen/split_matrices.h"
 #include "ir/kernel/custom.h"
 #include "ir/kernel/inline.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/kernel/shared_memory.h"
-#include "ir/kernel/specialize.h"
 #include "ir/needs.h"
 
 namespace tg {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registers the passes and emitters of this library.
-#include "codegen/emit_glsl.h"
+#include "codegen/glsl.h"
 #include "passes/pass_options.h"
 
 namespace tg {

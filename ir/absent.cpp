@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ir/absent.h"
+#include "ir/parser_rules.h"
 
 #include <span>
 

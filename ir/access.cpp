@@ -5,6 +5,8 @@
 #include <climits>
 #include <unordered_set>
 
+#include <fmt/format.h>
+
 #include "ir/collective.h"
 #include "ir/kernel/custom.h"
 #include "ir/op_view.h"
@@ -245,6 +247,30 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
   }
   const Value* written = yield->in(result);
   return reached.count(written) > 0 && byteSize(written->type.dtype) == byteSize(source->type.dtype);
+}
+
+std::vector<int64_t> rowsNamed(const Op& op) { return op.ints("rows"); }
+
+bool namesRows(const Op& op) { return !rowsNamed(op).empty(); }
+
+Type rowsType(const Op& op, const Type& symbol) {
+  const std::vector<int64_t> rows = rowsNamed(op);
+  Type type = symbol;
+  if (rows.size() == 2) type.shape[0] = rows[1] - rows[0];
+  return type;
+}
+
+Place rowsHome(const Op& op, const Item& symbol) {
+  const std::vector<int64_t> rows = rowsNamed(op);
+  Place home = *symbol.place;
+  if (rows.size() == 2) home.offset += symbol.type.bytes() / symbol.type.shape[0] * rows[0];
+  return home;
+}
+
+std::string rowsKey(const Op& op) {
+  const std::vector<int64_t> rows = rowsNamed(op);
+  return rows.size() != 2 ? op.operands[0].text
+                          : fmt::format("{}[{}, {}]", op.operands[0].text, rows[0], rows[1]);
 }
 
 }  // namespace tg

@@ -3,6 +3,8 @@
 // bytes of an operand.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "ir/module.h"
@@ -61,5 +63,18 @@ bool keepsElements(const Op& op);
 /// Custom kernel: it reads and writes an inout parameter in one place, so that the result takes over the bytes of the
 /// binding. The kernel, which `module` holds, must not read the binding through another parameter.
 bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Module& module);
+
+/// The attribute `rows`, [first, end]; empty if the op accesses the whole symbol. Before verification it may have
+/// another length; the functions below then take the whole symbol.
+std::vector<int64_t> rowsNamed(const Op& op);
+/// Whether the op accesses only some rows of its symbol.
+bool namesRows(const Op& op);
+/// The type of what the op reads or updates, for a symbol of this type: with `rows = [first, end]` the first axis has
+/// the extent end - first. The rows must be in range.
+Type rowsType(const Op& op, const Type& symbol);
+/// Where these rows are stored. The symbol must have a home.
+Place rowsHome(const Op& op, const Item& symbol);
+/// The symbol's name and the rows: equal for ops that access the same bytes.
+std::string rowsKey(const Op& op);
 
 }  // namespace tg

@@ -5,7 +5,7 @@
 #include "ir/infer_context.h"
 #include "ir/kernel/axis_names.h"
 #include "ir/kernel/custom.h"
-#include "ir/kernel/specialize.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/op_view.h"
 #include "ir/text.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Types of the ops that read and update parameters and states.
+#include "ir/access.h"
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
-#include "ir/symbol_rows.h"
 
 namespace tg::inference {
 

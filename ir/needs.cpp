@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/json_text.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/kernel/shared_memory.h"
-#include "ir/kernel/unroll.h"
 #include "ir/verify.h"
 
 namespace tg {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serializes ops, attributes and types to bytes, so that equal ones can be found by hash.
+// Serializes ops, attributes and types to bytes: keys by which equal ops, regions and kernels are found. Equal regions
+// are lowered once, and a schedule measured for one is used for all.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -62,5 +64,15 @@ class OpBytes {
 /// Keys are equal exactly for ops without regions that compute the same: name, operands, attributes, result types. The
 /// operands of a commutative op may be in either order. The key is bytes, not text.
 std::string keyOf(const Op& op, ValueNumbering& numbers);
+
+/// Equal for tg.fused ops that differ only in names, locations, sources of bindings, places and schedules: the types
+/// of block arguments, ops, attributes, result types and groups agree. The key is binary.
+std::string regionKey(const Op& fused);
+
+/// Equal for kernels that differ only in names and locations: workgroup, grid, attributes, parameter types and ops
+/// agree. The key is binary.
+std::string kernelKey(const Item& kernel);
+/// A hash that is equal for kernels with equal keys, and much cheaper to compute.
+uint64_t quickHash(const Item& kernel);
 
 }  // namespace tg

@@ -11,7 +11,7 @@
 #include "ir/lexer.h"
 #include "ir/result.h"
 #include "ir/type.h"
-#include "ir/verify_structure.h"
+#include "ir/verify.h"
 
 namespace tg {
 

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "ir/base64.h"
 #include "ir/kernel/axis_names.h"
 #include "ir/parser_rules.h"
+#include "ir/text.h"
 #include "ir/text_file.h"
 
 namespace tg {

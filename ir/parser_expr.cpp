@@ -13,7 +13,7 @@
 
 #include "ir/kernel/axis_names.h"
 #include "ir/kernel/kernel.h"
-#include "ir/kernel/specialize.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/parser_rules.h"
 #include "ir/text.h"
 

@@ -118,4 +118,13 @@ class Parser : ParseCore {
   std::vector<std::pair<std::string, Value*>> extents_;  // of named axes that were used
 };
 
+/// How to write in the kernel language what another language calls `name`; "" if that is not known either. Takes
+/// names as CUDA, GLSL or Triton spell them, and ops that the kernel language lacks: `threadIdx.x`, `__syncthreads`,
+/// `tl.arange`, `gl_WorkGroupID`, `tgk.break`.
+std::string_view insteadOf(std::string_view name);
+
+/// The same for tensor ops, by the names of PyTorch, NumPy and StableHLO: `torch.where`, `stablehlo.dot_general`,
+/// `tg.reduce_max`.
+std::string_view insteadOfTensorOp(std::string_view name);
+
 }  // namespace tg

@@ -2,7 +2,6 @@
 // Statements of kernels that stand for other ops: constants, named expressions, early returns, bounded while loops.
 #include <fmt/format.h>
 
-#include "ir/absent.h"
 #include "ir/builder.h"
 #include "ir/kernel/kernel.h"
 #include "ir/parser_rules.h"

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <iterator>
 
-#include "ir/base64.h"
 #include "ir/kernel/axis_names.h"
 #include "ir/parser.h"
+#include "ir/text.h"
 
 namespace tg {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "ir/json_text.h"
-#include "ir/verify_structure.h"
+#include "ir/verify.h"
 
 namespace tg {
 namespace {

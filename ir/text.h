@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts, byte counts, lists, names and hashes as text.
+// Counts, byte counts, lists, names, hashes and bytes as text.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,5 +56,9 @@ std::string nearestName(std::string_view name, const std::vector<std::string>& k
 
 /// XXH3-64 of the bytes as 16 hexadecimal digits: identifies texts in modules, checkpoints and caches.
 std::string textHash(std::string_view bytes);
+
+std::string base64Encode(std::string_view bytes);
+/// Nothing if the text is not valid base64.
+std::optional<std::string> base64Decode(std::string_view text);
 
 }  // namespace tg

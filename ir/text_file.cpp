@@ -44,4 +44,21 @@ Result<std::string> readTextFile(const std::string& path) {
   return text;
 }
 
+bool writeAll(int file, std::string_view text) {
+  for (size_t done = 0; done < text.size();) {
+    ssize_t count = ::write(file, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    done += static_cast<size_t>(count);
+  }
+  return true;
+}
+
+bool isFileAt(int file, const std::string& path) {
+  struct stat held {
+  }, named{};
+  return ::fstat(file, &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+         held.st_ino == named.st_ino;
+}
+
 }  // namespace tg

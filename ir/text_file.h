@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads files that hold text: modules, targets, tuning files.
+// Reads files that hold text (modules, targets, tuning files), and writes to descriptors.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "ir/result.h"
 
@@ -12,5 +13,10 @@ namespace tg {
 Result<std::string> readTextFile(const std::string& path);
 /// The rest of an open file; `name` is for errors.
 Result<std::string> readText(int file, const std::string& name);
+
+/// Writes a whole text to a descriptor. False, with errno, if that fails. Safe in a signal handler.
+bool writeAll(int file, std::string_view text);
+/// Whether the open file is the one that the path names now, so that it was not replaced, moved or removed.
+bool isFileAt(int file, const std::string& path);
 
 }  // namespace tg

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "ir/access.h"
 #include "ir/collective.h"
 #include "ir/dims.h"
 #include "ir/infer.h"
@@ -15,10 +16,8 @@
 #include "ir/op_view.h"
 #include "ir/rate_schedule.h"
 #include "ir/schedule.h"
-#include "ir/symbol_rows.h"
 #include "ir/target.h"
 #include "ir/text.h"
-#include "ir/verify_structure.h"
 
 namespace tg {
 namespace {

@@ -6,10 +6,8 @@
 #include "ir/access.h"
 #include "ir/byte_owners.h"
 #include "ir/op_view.h"
-#include "ir/symbol_rows.h"
 #include "ir/target.h"
 #include "ir/verify.h"
-#include "ir/verify_dispatch.h"
 
 namespace tg {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ir/verify_structure.h"
+#include "ir/verify.h"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 
 #include "ir/module.h"
 #include "ir/text.h"
-#include "ir/verify_structure.h"
+#include "ir/verify.h"
 
 namespace tg {
 

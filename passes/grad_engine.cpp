@@ -8,7 +8,7 @@
 
 #include "ir/infer.h"
 #include "ir/unread.h"
-#include "passes/grad_rules/custom.h"
+#include "passes/grad_rules/entries.h"
 #include "passes/grad_rules/grad_rules.h"
 
 namespace tg {

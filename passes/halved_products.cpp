@@ -16,7 +16,7 @@
 // m is clamped to [2^-86, 2^94], beyond which scales, or a sum times one of them, would leave the range of f32. A tensor
 // has one scale for all views through which products read it. Its maximum is formed row by row first, so that kernels over
 // rows can form it as they go.
-#include "passes/halved_products.h"
+#include "passes/narrow_products.h"
 
 #include <fmt/format.h>
 

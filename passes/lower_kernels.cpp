@@ -35,13 +35,11 @@
 #include "ir/byte_range.h"
 #include "ir/kernel/cost.h"
 #include "ir/kernel/custom.h"
-#include "ir/kernel/legalize.h"
-#include "ir/kernel/watch_loops.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/needs.h"
+#include "ir/op_bytes.h"
 #include "ir/op_view.h"
-#include "ir/region_key.h"
 #include "ir/schedule.h"
-#include "ir/symbol_rows.h"
 #include "passes/pass.h"
 
 namespace tg {

@@ -40,7 +40,6 @@
 #include "ir/access.h"
 #include "ir/op_view.h"
 #include "ir/tensor_expr.h"
-#include "passes/halved_products.h"
 #include "passes/lookup.h"
 #include "passes/narrow_products.h"
 #include "passes/optimizer/optimizer.h"

@@ -19,4 +19,8 @@ std::string multipliedAs(const Op& op);
 /// tg.matmul has `precision = dtype`.
 void narrowProducts(Module& module, Item& func, DType dtype);
 
+/// Gives the f32 products of a function, and attention with narrow heads, the precision f32x3, and each operand a scale:
+/// a power of two that brings its largest element near the end of f16's range.
+void halveProducts(Module& module, Item& func);
+
 }  // namespace tg

@@ -5,12 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "ir/caller_code.h"
-#include "ir/out_of_memory.h"
+#include "ir/exceptions.h"
 #include "ir/parser.h"
 #include "ir/stopwatch.h"
 #include "ir/verify.h"
-#include "ir/verify_structure.h"
 #include "passes/pass.h"
 #include "passes/pass_options.h"
 

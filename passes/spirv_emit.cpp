@@ -17,9 +17,9 @@
 #include "codegen/glsl.h"
 #include "codegen/shader.h"
 #include "ir/all_cores.h"
-#include "ir/kernel/legalize.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/stopwatch.h"
-#include "ir/verify_dispatch.h"
+#include "ir/verify.h"
 #include "passes/pass.h"
 
 namespace tg {

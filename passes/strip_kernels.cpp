@@ -13,7 +13,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/kernel/unroll.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/target.h"
 #include "passes/pass.h"
 

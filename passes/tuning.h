@@ -11,7 +11,7 @@
 
 namespace tg {
 
-/// The key of a region in a tuning file: a hash of ir/region_key.h, so that equal regions share one.
+/// The key of a region in a tuning file: a hash of ir/op_bytes.h, so that equal regions share one.
 std::string tuningKey(const Op& fused);
 
 /// Reads a tuning file; "" gives an empty table. Fails if there is no such file or it has another format.

@@ -11,7 +11,7 @@
 
 #include "codegen/glsl.h"
 #include "codegen/shader.h"
-#include "ir/kernel/legalize.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/parser.h"
 #include "ir/stopwatch.h"
 #include "ir/verify.h"

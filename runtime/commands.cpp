@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "ir/op_view.h"
-#include "ir/verify_dispatch.h"
+#include "ir/verify.h"
 
 namespace tg {
 

@@ -151,7 +151,7 @@ std::optional<MatrixFigures> readMatrixFigures(const std::string& file) {
   if (file.empty() || !std::filesystem::is_regular_file(file, absent)) return {};
   auto bytes = readFile(file);
   if (!bytes) return {};
-  const Json json = parseJson<Json>({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+  const Json json = parseJson<Json>(asText(*bytes));
   if (!json.is_object() || json.value("kernels", Json()) != Json(kKernels)) return {};
   MatrixFigures out;
   for (const auto& [key, figure] :

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/caller_code.h"
+#include "ir/exceptions.h"
 #include "ir/parser.h"
 #include "ir/rate_schedule.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A session's params and states: their initial values, and transfers to and from the host.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -11,13 +12,39 @@
 #include "ir/collective.h"
 #include "ir/text.h"
 #include "runtime/data/init.h"
-#include "runtime/progress.h"
 #include "runtime/session.h"
 #include "runtime/session_program.h"
 
 namespace tg {
 
 namespace {
+
+/// Gives a note such as `initialising parameters: 1.20 GiB of 5.81 GiB` after two seconds of work, and then every two
+/// seconds. Work that takes less time gives no note.
+class Progress {
+ public:
+  /// `to` receives the notes, and may be empty. `bytes` is the total amount of work.
+  Progress(const DiagnosticHandler& to, std::string doing, int64_t bytes)
+      : to_(to), doing_(std::move(doing)), bytes_(bytes) {}
+  void add(int64_t bytes) {
+    constexpr std::chrono::seconds kPatience{2};
+    done_ += bytes;
+    const Clock::time_point now = Clock::now();
+    if (now - told_ < kPatience || done_ >= bytes_ || !to_) return;
+    told_ = now;
+    to_({Severity::note,
+         nullptr,
+         fmt::format("{}: {} of {}", doing_, sizeText(done_), sizeText(bytes_)),
+         {}});
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const DiagnosticHandler& to_;
+  std::string doing_;
+  int64_t bytes_, done_ = 0;
+  Clock::time_point told_ = Clock::now();
+};
 
 /// The type of a param or state; for a sharded state, the type of the whole value.
 Type wholeType(const Item& item) { return wholeOf(item).value_or(item.type); }

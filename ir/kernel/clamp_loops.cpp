@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ir/kernel/clamp_loops.h"
+#include "ir/kernel/rewrites.h"
 
 #include <algorithm>
 #include <vector>

@@ -8,8 +8,8 @@
 
 #include "ir/kernel/element.h"
 #include "ir/kernel/inline.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/kernel/semantics.h"
-#include "ir/kernel/specialize.h"
 #include "ir/target.h"
 
 namespace tg {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "ir/kernel/specialize.h"
+#include "ir/kernel/rewrites.h"
 
 namespace tg::indexing {
 namespace {

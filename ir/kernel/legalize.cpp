@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ir/kernel/legalize.h"
+#include "ir/kernel/rewrites.h"
 
 #include "ir/builder.h"
 #include "ir/kernel/expr.h"

@@ -12,9 +12,9 @@
 
 #include "ir/kernel/element.h"
 #include "ir/kernel/index_analysis.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/kernel/semantics.h"
 #include "ir/kernel/shared_memory.h"
-#include "ir/kernel/specialize.h"
 #include "ir/text.h"
 
 namespace tg {

@@ -9,7 +9,6 @@
 
 #include "ir/kernel/infer_detail.h"
 #include "ir/verify.h"
-#include "ir/verify_structure.h"
 
 namespace tg {
 namespace {

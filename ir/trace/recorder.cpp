@@ -14,7 +14,7 @@
 #include "ir/dims.h"
 #include "ir/infer.h"
 #include "ir/lexer.h"
-#include "ir/verify_structure.h"
+#include "ir/verify.h"
 
 namespace tg::nn {
 

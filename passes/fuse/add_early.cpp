@@ -19,9 +19,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/builder.h"
 #include "ir/op_view.h"
-#include "ir/symbol_rows.h"
 #include "ir/unread.h"
 #include "passes/fuse/text_places.h"
 #include "passes/pass.h"

@@ -18,8 +18,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/op_bytes.h"
 #include "ir/parser.h"
-#include "ir/region_key.h"
 #include "ir/schedule.h"
 #include "ir/split_product.h"
 #include "ir/text.h"

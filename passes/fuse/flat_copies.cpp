@@ -13,7 +13,6 @@
 #include "ir/access.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
-#include "ir/symbol_rows.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/flat_norm.h"
 #include "passes/fuse/region_writer.h"

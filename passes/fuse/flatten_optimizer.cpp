@@ -34,7 +34,6 @@
 #include "ir/access.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
-#include "ir/symbol_rows.h"
 #include "ir/text.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/flat_copies.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/fuse/hosts.h"
+#include "passes/fuse/merge_parts.h"
 
 #include <algorithm>
 #include <functional>

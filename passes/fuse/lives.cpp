@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/fuse/lives.h"
+#include "passes/fuse/merge_parts.h"
 
 #include <algorithm>
 #include <unordered_map>

@@ -45,9 +45,7 @@
 #include "passes/budget.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
-#include "passes/fuse/hosts.h"
-#include "passes/fuse/joined.h"
-#include "passes/fuse/lives.h"
+#include "passes/fuse/merge_parts.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
 

@@ -31,7 +31,7 @@
 #include "ir/access.h"
 #include "ir/op_view.h"
 #include "passes/fuse/cost.h"
-#include "passes/fuse/lives.h"
+#include "passes/fuse/merge_parts.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/slice.h"
 #include "passes/fuse/target_of.h"

@@ -13,7 +13,7 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
-#include "ir/region_key.h"
+#include "ir/op_bytes.h"
 #include "passes/fuse/settle.h"
 
 namespace tg::fuse {

@@ -8,7 +8,6 @@
 #include "ir/access.h"
 #include "ir/collective.h"
 #include "ir/op_view.h"
-#include "ir/symbol_rows.h"
 #include "passes/fuse/flat_copies.h"
 #include "passes/fuse/inline_ops.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/grad_rules/custom.h"
+#include "passes/grad_rules/entries.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 
 #include "ir/kernel/custom.h"
 #include "ir/parser.h"
-#include "passes/grad_rules/entries.h"
 #include "passes/kernel/vjp.h"
 
 namespace tg::grad_rules {

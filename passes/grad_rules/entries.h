@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/op_view.h"
+#include "ir/result.h"
 #include "passes/grad_rules/grad_rules.h"
 
 namespace tg::grad_rules {
@@ -25,5 +26,10 @@ inline GradEntry noGradient(std::string_view reason) {
   return {GradKind::notDifferentiable, reason, nullptr};
 }
 inline GradEntry notInStage(std::string_view reason) { return {GradKind::notInStage, reason, nullptr}; }
+
+/// One gradient for each operand of a tg.custom, empty where none flows. Adds the VJP kernel to the module unless it is
+/// there. `checkpoint` is that of KernelVjpRequest. Fails where the kernel's gradient is refused, with a location in the
+/// kernel. `onRemark` is told where a part of the gradient is cut off.
+Result<Grads> custom(const GradContext& context, int64_t checkpoint, const DiagnosticHandler& onRemark);
 
 }  // namespace tg::grad_rules

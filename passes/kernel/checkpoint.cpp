@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/kernel/checkpoint.h"
+#include "passes/kernel/vjp_steps.h"
 
 #include "ir/builder.h"
 #include "ir/kernel/inline.h"

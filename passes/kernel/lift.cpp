@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/kernel/lift.h"
+#include "passes/kernel/vjp_steps.h"
 
 #include <unordered_set>
 

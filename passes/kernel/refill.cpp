@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/kernel/refill.h"
+#include "passes/kernel/kernel_facts.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,7 +7,6 @@
 
 #include "ir/kernel/index_analysis.h"
 #include "passes/kernel/effects.h"
-#include "passes/kernel/kernel_facts.h"
 
 namespace tg {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/kernel/refusal.h"
+#include "passes/kernel/vjp_steps.h"
 
 #include <fmt/format.h>
 

@@ -7,16 +7,13 @@
 
 #include "ir/infer.h"
 #include "ir/kernel/inline.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/kernel/shared_memory.h"
-#include "ir/kernel/specialize.h"
 #include "ir/verify.h"
 #include "passes/kernel/adjoint.h"
-#include "passes/kernel/checkpoint.h"
-#include "passes/kernel/cut.h"
 #include "passes/kernel/effects.h"
-#include "passes/kernel/lift.h"
-#include "passes/kernel/refusal.h"
 #include "passes/kernel/simplify.h"
+#include "passes/kernel/vjp_steps.h"
 
 namespace tg {
 

@@ -10,7 +10,6 @@
 #include "ir/access.h"
 #include "ir/dtype.h"
 #include "ir/op_view.h"
-#include "ir/symbol_rows.h"
 #include "passes/lookup.h"
 
 namespace tg::optimizer {

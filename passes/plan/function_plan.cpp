@@ -10,7 +10,7 @@
 #include "ir/kernel/custom.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
-#include "ir/verify_structure.h"
+#include "ir/verify.h"
 
 namespace tg::plan {
 

@@ -177,7 +177,7 @@ Result<BundleCheck> checkBundle(const std::string& path) {
   const std::string file = path + "/manifest.json";
   TG_TRY(const auto bytes, readFile(file));
   BundleCheck out;
-  out.manifest.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  out.manifest = asText(bytes);
   const Json manifest = parseJson<Json>(out.manifest);
   if (member(manifest, "format") == 1)
     return fail(fmt::format("{}: it is of format 1, which has no hash of its own; export it again", file));

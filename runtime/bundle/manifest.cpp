@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "ir/json_text.h"
-#include "ir/kernel/watch_loops.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/needs.h"
 #include "ir/target.h"
 #include "ir/text.h"

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "ir/byte_range.h"
-#include "ir/kernel/watch_loops.h"
+#include "ir/kernel/rewrites.h"
 
 namespace tg {
 

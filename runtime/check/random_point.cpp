@@ -9,7 +9,7 @@
 #include "runtime/data/init.h"
 #include "runtime/data/spec.h"
 #include "runtime/interp_runner.h"
-#include "runtime/train/random_inputs.h"
+#include "runtime/train/feed.h"
 
 namespace tg {
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -109,5 +110,10 @@ class Engine {
   /// Ends all processes of the job with this exit code. Returns if it cannot end this one.
   virtual void abort(int code) = 0;
 };
+
+/// Joins the job in which this process was launched, with the first of these libraries that can be loaded. The dynamic
+/// loader searches for a name without a folder. Errors: no library can be loaded, another version of the interface,
+/// joining fails. `timeout` as for HostEngine.
+Result<std::shared_ptr<Engine>> openPlugin(const std::vector<std::string>& libraries, double timeout);
 
 }  // namespace tg::collective

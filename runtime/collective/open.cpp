@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/collective/open.h"
+#include "runtime/collective/engine.h"
 
 #include <dlfcn.h>
 

@@ -14,6 +14,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "ir/text_file.h"
+
 namespace tg {
 
 namespace {
@@ -39,13 +41,7 @@ void syncDirectoryOf(const std::string& path) {
 }
 
 Result<void> writeAll(int descriptor, const std::string& path, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = ::write(descriptor, bytes.data(), bytes.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return systemError(path, "write");
-    bytes = bytes.subspan(static_cast<size_t>(put));
-  }
-  return {};
+  return tg::writeAll(descriptor, asText(bytes)) ? Result<void>() : systemError(path, "write");
 }
 
 /// The error that says what is at a path instead of a file.
@@ -176,11 +172,11 @@ Result<void> AtomicFile::commit() {
   return {};
 }
 
-struct NewFile::Hash {
+struct FileHash {
   XXH3_state_t* state = XXH3_createState();
   uint64_t bytes = 0;
-  Hash() { XXH3_64bits_reset(state); }
-  ~Hash() { XXH3_freeState(state); }
+  FileHash() { XXH3_64bits_reset(state); }
+  ~FileHash() { XXH3_freeState(state); }
   void add(std::span<const std::byte> more) {
     XXH3_64bits_update(state, more.data(), more.size());
     bytes += more.size();
@@ -188,7 +184,7 @@ struct NewFile::Hash {
   FileDigest digest() const { return {XXH3_64bits_digest(state), bytes}; }
 };
 
-NewFile::NewFile() : hash_(std::make_unique<Hash>()) {}
+NewFile::NewFile() : hash_(std::make_unique<FileHash>()) {}
 NewFile::NewFile(NewFile&& other) noexcept
     : path_(std::move(other.path_)), hash_(std::move(other.hash_)),
       descriptor_(std::exchange(other.descriptor_, -1)) {}
@@ -221,19 +217,15 @@ Result<FileDigest> digestFile(const std::string& path) {
   struct stat status {};
   TG_CHECK(openForReading(path, /*pipes=*/false, file, status));
   std::vector<std::byte> chunk(size_t{1} << 20);
-  FileDigest digest;
-  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
-  XXH3_64bits_reset(state.get());
+  FileHash hash;
   while (true) {
     const ssize_t got = ::read(file.value, chunk.data(), chunk.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return systemError(path, "read");
     if (got == 0) break;
-    XXH3_64bits_update(state.get(), chunk.data(), static_cast<size_t>(got));
-    digest.bytes += static_cast<uint64_t>(got);
+    hash.add(std::span(chunk).first(static_cast<size_t>(got)));
   }
-  digest.xxh3 = XXH3_64bits_digest(state.get());
-  return digest;
+  return hash.digest();
 }
 
 Result<void> syncFolder(const std::string& path) {
@@ -241,6 +233,10 @@ Result<void> syncFolder(const std::string& path) {
   if (folder.value < 0) return systemError(path, "open");
   if (::fsync(folder.value) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS) return {};
   return systemError(path, "write");
+}
+
+Result<void> writeFile(const std::string& path, std::string_view text) {
+  return writeFile(path, std::as_bytes(std::span(text)));
 }
 
 Result<void> writeFile(const std::string& path, std::span<const std::byte> bytes) {

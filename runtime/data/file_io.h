@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/result.h"
@@ -15,6 +16,11 @@ namespace tg {
 
 /// The error `path: cannot write: ` (with `doing` as the verb), followed by the text of errno.
 Error systemError(const std::string& path, const char* doing);
+
+/// The bytes as text.
+inline std::string_view asText(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 /// An error if something other than a regular file is at this path: a folder, a pipe, a socket, a device.
 Result<void> expectFile(const std::string& path);
@@ -52,6 +58,8 @@ struct FileDigest {
 /// Reads a regular file once, a megabyte at a time. Errors name the file and the system's reason.
 Result<FileDigest> digestFile(const std::string& path);
 
+struct FileHash;  ///< makes a FileDigest
+
 /// A new file under its own name, for a folder that nobody reads before it is complete. If a write fails, the owner of
 /// the folder must remove the file.
 class NewFile {
@@ -67,10 +75,9 @@ class NewFile {
   Result<FileDigest> finish();
 
  private:
-  struct Hash;
   NewFile();
   std::string path_;
-  std::unique_ptr<Hash> hash_;
+  std::unique_ptr<FileHash> hash_;
   int descriptor_ = -1;
 };
 
@@ -86,5 +93,6 @@ Result<void> syncFolder(const std::string& path);
 
 /// Writes `bytes` as the file `path`, atomically.
 Result<void> writeFile(const std::string& path, std::span<const std::byte> bytes);
+Result<void> writeFile(const std::string& path, std::string_view text);
 
 }  // namespace tg

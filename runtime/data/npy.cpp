@@ -127,7 +127,7 @@ size_t headerLength(std::span<const std::byte> bytes, int version) {
 }
 
 Result<NpyHeaderText> npyHeader(std::span<const std::byte> bytes, std::string_view where) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string_view text = asText(bytes);
   if (!text.starts_with(kMagic))
     return fail(fmt::format("{}: expected a .npy array, got another format", where));
   if (text.size() < 10) return fail(fmt::format("{}: the .npy header is cut off", where));

@@ -11,6 +11,7 @@
 
 #include "ir/philox.h"
 #include "ir/text.h"
+#include "runtime/data/file_io.h"
 #include "runtime/data/table.h"
 
 namespace tg {
@@ -22,10 +23,6 @@ constexpr uint32_t kWindowStream = 0x74657874;
 
 constexpr int32_t kTokenMagic = 20240520, kTokenVersion = 1;
 constexpr size_t kTokenHeader = 256 * sizeof(int32_t);
-
-std::string_view textOf(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 /// The number of tokens in a file of llm.c.
 Result<int64_t> tokensIn(const DataFile& file) {
@@ -100,10 +97,10 @@ Result<TokenStream> TokenStream::ofText(const std::string& path, const std::opti
   const auto read = [&](size_t offset, std::span<std::byte> to) { return file->read(offset, to); };
   TG_CHECK(inPieces(read, 0, file->size(), [&](std::span<const std::byte> piece, size_t at) -> Result<void> {
     if (!given) {
-      symbols = Vocabulary::ofText(symbols + Vocabulary::ofText(textOf(piece)).symbols()).symbols();
+      symbols = Vocabulary::ofText(symbols + Vocabulary::ofText(asText(piece)).symbols()).symbols();
       return {};
     }
-    auto known = given->check(textOf(piece), at);
+    auto known = given->check(asText(piece), at);
     if (!known) return fail(fmt::format("{}: {}", path, known.error().message()));
     return {};
   }));

@@ -4,7 +4,7 @@
 
 #include "ir/kernel/custom.h"
 #include "ir/kernel/inline.h"
-#include "ir/kernel/specialize.h"
+#include "ir/kernel/rewrites.h"
 #include "runtime/interp/element_bytes.h"
 #include "runtime/interp/eval_ops.h"
 #include "runtime/interp/kernel_interp.h"

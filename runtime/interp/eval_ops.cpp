@@ -7,10 +7,8 @@
 #include "ir/builder.h"
 #include "runtime/interp/eval_elementwise.h"
 #include "runtime/interp/eval_index.h"
-#include "runtime/interp/eval_random.h"
 #include "runtime/interp/eval_reduce.h"
 #include "runtime/interp/eval_shape.h"
-#include "runtime/interp/eval_window.h"
 #include "runtime/interp/tolerance.h"
 
 namespace tg {

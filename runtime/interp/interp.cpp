@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/out_of_memory.h"
+#include "ir/exceptions.h"
 #include "ir/text.h"
 #include "runtime/interp/interp_state.h"
 

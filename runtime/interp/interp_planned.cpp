@@ -9,7 +9,6 @@
 #include "ir/byte_range.h"
 #include "ir/collective.h"
 #include "ir/op_view.h"
-#include "ir/symbol_rows.h"
 #include "runtime/interp/interp_state.h"
 
 namespace tg {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "ir/access.h"
+#include "ir/exceptions.h"
 #include "ir/op_view.h"
-#include "ir/out_of_memory.h"
-#include "ir/symbol_rows.h"
 #include "runtime/interp/interp_state.h"
 
 namespace tg {

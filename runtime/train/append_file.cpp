@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-
 #include <fmt/format.h>
+
+#include "ir/text_file.h"
+#include "runtime/data/file_io.h"
 
 namespace tg {
 
@@ -17,29 +17,19 @@ Result<void> AppendFile::open(const std::string& path, int flags) {
   path_ = path;
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | flags, 0666);
   struct stat status {};
-  if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) return systemError();
+  if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) return systemError(path_, "write");
   size_ = status.st_size;
   return {};
 }
 
 Result<void> AppendFile::append(std::string_view text) {
-  off_t put = 0;
-  while (put < static_cast<off_t>(text.size())) {
-    const ssize_t got = ::write(descriptor_, text.data() + put, text.size() - static_cast<size_t>(put));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      Error error = systemError();
-      if (::ftruncate(descriptor_, size_) != 0) error.addNote(nullptr, "the last line may be cut off");
-      return error;
-    }
-    put += got;
+  if (!writeAll(descriptor_, text)) {
+    Error error = systemError(path_, "write");
+    if (::ftruncate(descriptor_, size_) != 0) error.addNote(nullptr, "the last line may be cut off");
+    return error;
   }
-  size_ += put;
+  size_ += static_cast<off_t>(text.size());
   return {};
-}
-
-Error AppendFile::systemError() const {
-  return fail(fmt::format("{}: cannot write: {}", path_, std::strerror(errno)));
 }
 
 void AppendFile::close() {

@@ -35,7 +35,6 @@ class AppendFile {
   Result<void> append(std::string_view text);
 
  private:
-  Error systemError() const;
   void close();
 
   std::string path_;

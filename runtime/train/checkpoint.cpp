@@ -169,7 +169,7 @@ std::string checkpointDamage(const std::string& path) {
   if (!fs::is_regular_file(complete)) return fmt::format("{} is not a file", kCompleteFile);
   auto text = readFile(fileIn(path, kCompleteFile));
   if (!text) return fmt::format("{} cannot be read: {}", kCompleteFile, text.error().message());
-  auto files = parseComplete({reinterpret_cast<const char*>(text->data()), text->size()});
+  auto files = parseComplete(asText(*text));
   if (!files) return files.error().message();
   for (std::string_view name : {kModelFile, kOptimizerFile, kStateFile})
     if (std::none_of(files->begin(), files->end(), [&](auto& file) { return file.first == name; }))

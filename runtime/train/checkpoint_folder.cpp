@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/text_file.h"
 #include "runtime/data/file_io.h"
 
 namespace tg {
@@ -186,11 +187,7 @@ std::shared_ptr<const FolderHold> FolderHold::take(const std::string& path) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   // Before it was locked, it may have been renamed for removal.
-  struct stat held {
-  }, named{};
-  const bool same = ::fstat(folder, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
-                    held.st_dev == named.st_dev && held.st_ino == named.st_ino;
-  return same ? hold : nullptr;
+  return isFileAt(folder, path) ? hold : nullptr;
 }
 
 FolderHold::~FolderHold() { ::close(descriptor_); }

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "ir/text.h"
+#include "runtime/batch.h"
 #include "runtime/data/spec.h"
 #include "runtime/train/source.h"
 
@@ -154,6 +155,71 @@ Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Ite
   TG_TRY(auto made, openSource(source, eval));
   TG_TRY(std::string print, made->fingerprint());
   return std::unique_ptr<Feed>(new JoinedFeed(nullptr, std::move(made), std::move(print)));
+}
+
+namespace {
+
+class RankFeed : public Feed {
+ public:
+  RankFeed(std::unique_ptr<Feed> whole, int rank, int ranks, int64_t split, const Module& source)
+      : whole_(std::move(whole)), rank_(rank / split), ranks_(ranks / split), part_(rank % split),
+        split_(split), source_(split > 1 ? clone(source) : nullptr) {}
+
+  Result<Inputs> batch(int64_t step) const override {
+    if (step < 1) return whole_->batch(step);  // returns the error
+    TG_TRY(Inputs inputs, whole_->batch(stepOfOne(step)));
+    if (split_ == 1) return inputs;
+    return partOf(*source_->func("train"), inputs, part_, split_);
+  }
+  /// Checks the inputs of all ranks, since all of them skip the step or end at it.
+  std::string notFinite(int64_t step) const override {
+    std::string found;
+    for (int64_t rank = 0; rank < ranks_ && found.empty(); ++rank)
+      found = whole_->notFinite((step - 1) * ranks_ + rank + 1);
+    return found;
+  }
+  int64_t itemsPerStep() const override { return whole_->itemsPerStep() * ranks_; }
+  std::string unit() const override { return whole_->unit(); }
+  int64_t stepsPerEpoch() const override { return whole_->stepsPerEpoch() / ranks_; }
+  int64_t evalBatches() const override { return whole_->evalBatches(); }
+  Result<Inputs> evalBatch(int64_t index) const override { return whole_->evalBatch(index); }
+  const Vocabulary* vocabulary() const override { return whole_->vocabulary(); }
+  std::string fingerprint() const override { return whole_->fingerprint(); }
+  std::vector<std::string> describe() const override { return whole_->describe(); }
+
+ private:
+  int64_t stepOfOne(int64_t step) const { return (step - 1) * ranks_ + rank_ + 1; }
+
+  std::unique_ptr<Feed> whole_;
+  int64_t rank_, ranks_;  ///< counted in groups that take whole batches
+  int64_t part_, split_;
+  std::unique_ptr<Module> source_;
+};
+
+}  // namespace
+
+std::unique_ptr<Feed> rankFeed(std::unique_ptr<Feed> whole, int rank, int ranks, int64_t split,
+                               const Module& source) {
+  return std::make_unique<RankFeed>(std::move(whole), rank, ranks, split, source);
+}
+
+Result<HostArray> randomInput(const Item& func, const Value& argument, uint64_t seed) {
+  InputSpec spec;
+  spec.kind = InputSpec::Kind::rand;
+  spec.seed = seed;
+  if (int64_t limit = idLimit(func, &argument)) spec.below = static_cast<int32_t>(limit);
+  return load(spec, argument.type, argument.name);
+}
+
+Result<Inputs> randomInputs(const Item& func) {
+  Inputs inputs;
+  uint64_t seed = 1;
+  for (const auto& arg : func.body.args) {
+    if (find(arg->attrs, "host")) continue;
+    TG_TRY(HostArray value, randomInput(func, *arg, seed++));
+    inputs.emplace(arg->name, std::move(value));
+  }
+  return inputs;
 }
 
 }  // namespace tg

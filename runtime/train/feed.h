@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/module.h"
+#include "ir/result.h"
 #include "runtime/data/text_data.h"
 #include "runtime/runner.h"
 
@@ -24,11 +25,10 @@ struct FeedOptions {
   std::optional<Vocabulary> vocabulary;  ///< a resumed run's vocabulary; a text must fit it
 };
 
-/// The inputs of every step. They are pure functions of (seed, step): any batch can be made without the earlier ones,
-/// so a resumed run needs only its step as a data position. Const members are thread-safe.
-class Feed {
+/// Batches of inputs, for training and for evaluation. Const members are thread-safe.
+class Batches {
  public:
-  virtual ~Feed() = default;
+  virtual ~Batches() = default;
   /// The inputs of training step `step`, which counts from 1.
   virtual Result<Inputs> batch(int64_t step) const = 0;
   /// The number of items in a batch, and their unit: "tok" or "rows".
@@ -44,12 +44,18 @@ class Feed {
   /// x.npy`. "" if all are finite.
   virtual std::string notFinite(int64_t /*step*/) const { return ""; }
   /// The vocabulary of the ids, or null.
-  virtual const Vocabulary* vocabulary() const = 0;
+  virtual const Vocabulary* vocabulary() const { return nullptr; };
+  /// A line of text for each source.
+  virtual std::vector<std::string> describe() const = 0;
+};
+
+/// The inputs of every step. They are pure functions of (seed, step): any batch can be made without the earlier ones,
+/// so a resumed run needs only its step as a data position.
+class Feed : public Batches {
+ public:
   /// A hash of names, shapes, sizes and bytes, including those of evaluation data. (Large files are sampled, and their
   /// modification times are added.) If it differs, a resumed run would not continue as if it had never stopped.
   virtual std::string fingerprint() const = 0;
-  /// A line of text for each source.
-  virtual std::vector<std::string> describe() const = 0;
 };
 
 /// Checks the syntax of the bindings in FeedOptions. openFeed later checks whether the files exist and fit.
@@ -76,5 +82,20 @@ int64_t idLimit(const Item& func, const Value* argument);
 
 /// Whether a fingerprint was computed by this program's method, so that a difference means different data.
 bool comparableData(std::string_view fingerprint);
+
+/// In step s, rank r of N takes the batch that a single rank takes in step (s - 1)·N + r + 1. So in one step N ranks
+/// see what a single rank sees in N steps, as with append-grad{accumulate=N}. If `split`, which must divide N, is above
+/// 1, that many ranks share a batch and each takes its part of the rows of @train in `source`; N / split then replaces
+/// N above. Evaluation data is that of a single rank.
+std::unique_ptr<Feed> rankFeed(std::unique_ptr<Feed> whole, int rank, int ranks, int64_t split,
+                               const Module& source);
+
+/// A value for one argument: normal floats, or ids that are valid for the tables they index, if the function is of
+/// stage tensor.
+Result<HostArray> randomInput(const Item& func, const Value& argument, uint64_t seed);
+
+/// Inputs for all arguments except host scalars, which the session fills in. They are the same in every run: normal
+/// floats, and ids that are valid for the tables they index if the function is of stage tensor.
+Result<Inputs> randomInputs(const Item& func);
 
 }  // namespace tg

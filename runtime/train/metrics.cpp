@@ -36,10 +36,6 @@ constexpr size_t kBufferedBytes = 1 << 16;
 std::string jsonlPath(const std::string& runDir) { return RunDir{runDir}.metrics(); }
 std::string csvPath(const std::string& runDir) { return RunDir{runDir}.metricsTable(); }
 
-Result<void> replaceFile(const std::string& path, const std::string& text) {
-  return writeFile(path, std::as_bytes(std::span(text)));
-}
-
 /// The shortest text that reads back as the same number; null if it is not finite, which JSON cannot express.
 std::string jsonNumber(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
 
@@ -244,7 +240,7 @@ Result<void> MetricsWriter::Impl::openJsonl(int64_t lastStep, bool evaluationOwe
       TG_TRY(damaged.aside, setAside(path));
     }
   }
-  TG_CHECK(replaceFile(path, kept));
+  TG_CHECK(writeFile(path, kept));
   return jsonl.open(path, 0);
 }
 
@@ -278,7 +274,7 @@ Result<void> MetricsWriter::Impl::rewriteCsv() {
   for (const std::string& column : columns) text += ',' + csvCell(column);
   text += '\n';
   for (const MetricRow& row : rows) text += csvLine(row, columns);
-  TG_CHECK(replaceFile(csvPath(runDir), text));
+  TG_CHECK(writeFile(csvPath(runDir), text));
   return csv.open(csvPath(runDir), 0);
 }
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/out_of_memory.h"
+#include "ir/exceptions.h"
 
 namespace tg {
 

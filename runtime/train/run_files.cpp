@@ -21,7 +21,7 @@ constexpr size_t kDigits = 16;
 
 Result<std::string> readText(const std::string& path) {
   TG_TRY(const std::vector<std::byte> bytes, readFile(path));
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return std::string(asText(bytes));
 }
 
 /// Parses `before` and the digits of a hash at the front.

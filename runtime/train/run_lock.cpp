@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +11,8 @@
 #include <thread>
 
 #include <fmt/format.h>
+
+#include "ir/text_file.h"
 
 namespace tg {
 
@@ -43,11 +44,7 @@ RunLock::~RunLock() {
 }
 
 Result<void> RunLock::check() const {
-  struct stat named {
-  }, held{};
-  if (::stat(path_.c_str(), &named) == 0 && ::fstat(descriptor_, &held) == 0 && named.st_dev == held.st_dev &&
-      named.st_ino == held.st_ino)
-    return {};
+  if (isFileAt(descriptor_, path_)) return {};
   return fail(fmt::format("{} was moved or deleted, so the run ends", path_));
 }
 

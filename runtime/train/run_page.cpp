@@ -45,7 +45,7 @@ constexpr size_t kShownSamples = 50;
 Result<std::optional<std::string>> readIfThere(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) return std::optional<std::string>();
   TG_TRY(std::vector<std::byte> bytes, readFile(path));
-  return std::optional(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  return std::optional(std::string(asText(bytes)));
 }
 
 Result<Json> readJson(const std::string& path) {
@@ -304,8 +304,7 @@ Result<void> writeRunPage(const std::string& runDir, std::optional<double> dueSe
   Json runs = Json::array();
   TG_TRY(Json run, runJson(runDir, nameOf(runDir), dueSeconds, !dueSeconds));
   runs.push_back(std::move(run));
-  const std::string page = pageOf(std::move(runs));
-  return writeFile(runDir + "/index.html", std::as_bytes(std::span(page)));
+  return writeFile(runDir + "/index.html", pageOf(std::move(runs)));
 }
 
 Result<std::string> plotPage(const std::vector<std::string>& runDirs) {

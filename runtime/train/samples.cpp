@@ -32,7 +32,7 @@ Result<KeptRows> keptRows(const std::string& path, int64_t lastStep, DamagedRows
   KeptRows kept;
   if (lastStep <= 0 || ::access(path.c_str(), F_OK) != 0) return kept;
   TG_TRY(std::vector<std::byte> bytes, readFile(path));
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string_view text = asText(bytes);
   int64_t number = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
@@ -63,7 +63,7 @@ Result<std::unique_ptr<SampleLog>> SampleLog::open(const std::string& runDir, in
     TG_TRY(log->damaged_.aside, setAside(path));
   }
   const std::string rows = kept.rows + kept.brokenOff;
-  TG_CHECK(writeFile(path, std::as_bytes(std::span(rows))));
+  TG_CHECK(writeFile(path, rows));
   TG_CHECK(log->file_.open(path, 0));
   log->owed_ = kept.owed;
   if (kept.owed) log->before_ = std::move(kept.rows);
@@ -78,7 +78,7 @@ Result<void> SampleLog::add(int64_t step, const std::string& prompt, const std::
   // The new text replaces the interrupted one in a single write, so that no crash can lose both.
   const std::string rows = std::exchange(before_, "") + line;
   owed_ = 0;
-  TG_CHECK(writeFile(damaged_.path, std::as_bytes(std::span(rows))));
+  TG_CHECK(writeFile(damaged_.path, rows));
   return file_.open(damaged_.path, 0);
 }
 

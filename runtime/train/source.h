@@ -4,9 +4,7 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,28 +12,15 @@
 #include "ir/module.h"
 #include "runtime/data/data_file.h"
 #include "runtime/data/table.h"
-#include "runtime/data/text_data.h"
-#include "runtime/runner.h"
+#include "runtime/train/feed.h"
 
 namespace tg {
 
-/// The batches of one function's inputs.
-class Source {
+/// The batches of one function's inputs. `evalBatches` are those of the evaluation part, which are in order.
+class Source : public Batches {
  public:
-  virtual ~Source() = default;
-  /// As in Feed, for the training part.
-  virtual Result<Inputs> batch(int64_t step) const = 0;
-  virtual std::string notFinite(int64_t /*step*/) const { return ""; }
-  virtual int64_t itemsPerStep() const = 0;
-  virtual std::string unit() const = 0;
-  virtual int64_t stepsPerEpoch() const = 0;
-  virtual const Vocabulary* vocabulary() const { return nullptr; }
   /// Reads the data. An error if a file was truncated meanwhile.
   virtual Result<std::string> fingerprint() const = 0;
-  virtual std::vector<std::string> describe() const = 0;
-  /// The number of whole batches of the evaluation part, which are in order.
-  virtual int64_t evalBatches() const = 0;
-  virtual Result<Inputs> evalBatch(int64_t index) const = 0;
 };
 
 struct SourceOptions {

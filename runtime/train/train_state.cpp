@@ -169,7 +169,7 @@ Result<TrainState> stateFromJson(std::string_view text, const std::string& where
 Result<TrainState> readState(const std::string& path) {
   const std::string file = fmt::format("{}/{}", path, kStateFile);
   TG_TRY(const auto bytes, readFile(file));
-  return stateFromJson({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file);
+  return stateFromJson(asText(bytes), file);
 }
 
 }  // namespace tg

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "runtime/vulkan/command_check.h"
-#include "runtime/vulkan/pipeline_state.h"
+#include "runtime/vulkan/device_state.h"
 
 namespace tg::vulkan {
 

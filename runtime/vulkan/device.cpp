@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "runtime/vulkan/device_state.h"
-#include "runtime/vulkan/khr_types.h"
 
 namespace tg::vulkan {
 

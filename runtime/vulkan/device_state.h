@@ -5,9 +5,14 @@
 #include <atomic>
 #include <functional>
 #include <unordered_map>
+#include <vector>
 
+#include <volk.h>
+
+#include "runtime/vulkan/handle.h"
 #include "runtime/vulkan/instance.h"
 #include "runtime/vulkan/probe.h"
+#include "runtime/vulkan/statistics.h"
 
 namespace tg::vulkan {
 
@@ -105,5 +110,17 @@ Result<Handle<VkSemaphore>> makeTimeline(DeviceState& state, const std::string& 
 /// Records a barrier over all memory, between the given stages and accesses.
 void memoryBarrier(const VolkDeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags srcStage,
                    VkAccessFlags src, VkPipelineStageFlags dstStage, VkAccessFlags dst);
+
+struct PipelineState {
+  Handle<VkDescriptorSetLayout> setLayout;
+  Handle<VkPipelineLayout> layout;
+  Handle<VkPipeline> pipeline;
+};
+
+/// The driver's statistics on a pipeline that was created for this.
+std::vector<Statistic> statisticsOf(const DeviceState& state, VkPipeline pipeline);
+
+// Declarations of the KHR extensions for cooperative matrices and bf16. The loader of bundles includes the same text.
+#include "runtime/vulkan/khr_types.inc"
 
 }  // namespace tg::vulkan

@@ -9,11 +9,10 @@
 #include <xxhash.h>
 
 #include "ir/all_cores.h"
-#include "ir/out_of_memory.h"
+#include "ir/exceptions.h"
 #include "ir/stopwatch.h"
 #include "ir/text.h"
 #include "runtime/vulkan/device_state.h"
-#include "runtime/vulkan/pipeline_state.h"
 
 namespace tg::vulkan {
 

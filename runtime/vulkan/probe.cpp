@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/vulkan/khr_types.h"
+#include "runtime/vulkan/device_state.h"
 
 namespace tg::vulkan {
 

@@ -5,7 +5,7 @@
 
 #include "runtime/vulkan/command_check.h"
 #include "runtime/vulkan/descriptors.h"
-#include "runtime/vulkan/pipeline_state.h"
+#include "runtime/vulkan/device_state.h"
 
 namespace tg::vulkan {
 

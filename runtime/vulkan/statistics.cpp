@@ -9,7 +9,6 @@
 
 #include "ir/json_text.h"
 #include "runtime/vulkan/device_state.h"
-#include "runtime/vulkan/pipeline_state.h"
 
 namespace tg::vulkan {
 

@@ -11,7 +11,7 @@
 
 #include "codegen/glsl.h"
 #include "codegen/shader.h"
-#include "ir/kernel/legalize.h"
+#include "ir/kernel/rewrites.h"
 #include "runtime/vulkan/recording.h"
 #include "test/unit/kernel_text.h"
 

@@ -6,7 +6,7 @@
 
 #include "codegen/glsl.h"
 #include "codegen/shader.h"
-#include "ir/kernel/legalize.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/kernel/semantics.h"
 #include "test/unit/kernel_text.h"
 

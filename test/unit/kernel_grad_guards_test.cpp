@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/kernel/index_analysis.h"
-#include "ir/kernel/specialize.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/parser.h"
 #include "test/unit/kernel_grad_catalogue.h"
 

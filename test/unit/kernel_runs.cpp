@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "ir/kernel/specialize.h"
+#include "ir/kernel/rewrites.h"
 #include "test/unit/kernel_grad_check.h"
 
 namespace tg::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Grids as expressions of a call's shapes, and kernels made static.
-#include "ir/kernel/specialize.h"
+#include "ir/kernel/rewrites.h"
 
 #include "ir/parser.h"
 #include "test/unit/kernel_text.h"

@@ -4,10 +4,10 @@
 #include <functional>
 #include <numbers>
 
-#include "codegen/emit_glsl.h"
+#include "codegen/glsl.h"
 #include "ir/parser.h"
 #include "ir/target.h"
-#include "ir/verify_dispatch.h"
+#include "ir/verify.h"
 #include "passes/pass.h"
 #include "runtime/interp/interp.h"
 #include "test/unit/plan_support.h"

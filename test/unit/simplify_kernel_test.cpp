@@ -10,7 +10,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "ir/kernel/unroll.h"
+#include "ir/kernel/rewrites.h"
 #include "passes/kernel/simplify.h"
 #include "test/unit/kernel_text.h"
 #include "test/unit/random_kernel.h"

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/vulkan/device_state.h"
-#include "runtime/vulkan/pipeline_state.h"
 #include "runtime/vulkan/statistics.h"
 
 namespace tg::vulkan {

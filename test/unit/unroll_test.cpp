@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops that drivers end too soon: how often they run, and the same results with longer bodies. Random
 // kernels are unrolled in simplify_kernel_test.cpp.
-#include "ir/kernel/unroll.h"
+#include "ir/kernel/rewrites.h"
 
 #include <algorithm>
 #include <functional>
 
 #include <fmt/format.h>
 
-#include "ir/kernel/clamp_loops.h"
 #include "test/unit/kernel_text.h"
 
 namespace tg::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // verifyPlan on hand-edited modules: a good text, one edit, the label it triggers.
-#include "ir/verify_dispatch.h"
+#include "ir/verify.h"
 #include "test/unit/plan_support.h"
 
 namespace tg::test {

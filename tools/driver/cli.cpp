@@ -10,7 +10,6 @@
 
 #include "ir/text.h"
 #include "tools/driver/listings.h"
-#include "tools/driver/plugins.h"
 
 namespace tg {
 

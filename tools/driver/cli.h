@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses the command line of tg-opt and the pass tools.
 #pragma once
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
 
 #include <memory>
 #include <optional>
@@ -8,13 +12,9 @@
 #include <vector>
 
 #include "ir/parser.h"
+#include "ir/result.h"
 #include "passes/pass.h"
 #include "tools/driver/driver.h"
-
-namespace CLI {
-class App;
-class ParseError;
-}  // namespace CLI
 
 namespace tg {
 
@@ -75,5 +75,11 @@ Result<void> checkPipeline(const std::string& text);
 /// Replaces every `target` in the pipeline that is not a shipped name (a JSON file by its content, `auto` by the
 /// device's data), so that passes read no files and no devices.
 Result<void> resolveTargets(Command& command, const OptHooks& hooks);
+
+/// Loads a plug-in and registers its passes. Loading it twice is harmless.
+Result<void> loadPassPlugin(const std::string& file);
+
+/// Loads all plug-ins that a command line names with --load-pass-plugin, since their passes may be flags on it.
+Result<void> loadPassPlugins(const std::vector<std::string>& args);
 
 }  // namespace tg

@@ -97,16 +97,6 @@ Result<void> notOneFile(const std::vector<OutputFile>& outputs) {
 
 bool beginsText(std::string_view bytes) { return bytes.find('\0') == std::string_view::npos; }
 
-bool writeAll(int file, std::string_view text) {
-  for (size_t done = 0; done < text.size();) {
-    ssize_t count = ::write(file, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return false;
-    done += static_cast<size_t>(count);
-  }
-  return true;
-}
-
 static Result<void> writeThrough(const std::string& path, const std::string& text) {
   int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   if (file < 0) return cannot("write", path);
@@ -181,12 +171,8 @@ Result<void> updateOutput(const std::string& path, const ChangeText& change) {
     while (::flock(file, LOCK_EX) != 0 && errno == EINTR) {
     }
     // The previous holder of the lock has replaced the file.
-    struct stat held {
-    }, named{};
-    const bool same = ::fstat(file, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
-                      held.st_dev == named.st_dev && held.st_ino == named.st_ino;
     auto done = [&]() -> Result<bool> {
-      if (!same) return false;
+      if (!isFileAt(file, path)) return false;
       TG_TRY(const std::string before, readText(file, path));
       TG_TRY(const std::string text, change(before));
       TG_CHECK(writeOutput(path, text));

@@ -42,7 +42,4 @@ Result<void> notOneFile(const std::vector<OutputFile>& outputs);
 /// Whether a file that begins with these bytes is text.
 bool beginsText(std::string_view bytes);
 
-/// Writes a whole text to a descriptor. False, with errno, if that fails. Safe in a signal handler.
-bool writeAll(int file, std::string_view text);
-
 }  // namespace tg

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/driver/plugins.h"
+#include "tools/driver/cli.h"
 
 #include <dlfcn.h>
 

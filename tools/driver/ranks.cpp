@@ -11,7 +11,7 @@
 
 #include "ir/parser.h"
 #include "ir/text.h"
-#include "runtime/collective/open.h"
+#include "runtime/collective/engine.h"
 #include "runtime/nccl_init.h"
 #include "tools/driver/listings.h"
 

@@ -10,6 +10,7 @@
 #include "ir/dims.h"
 #include "ir/text.h"
 #include "runtime/batch.h"
+#include "runtime/data/file_io.h"
 #include "runtime/data/npy.h"
 #include "runtime/data/spec.h"
 #include "tools/driver/io.h"
@@ -205,15 +206,11 @@ Result<void> checkCaptures(const Item& func, const ExecFlags& flags) {
   return {};
 }
 
-std::string asText(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 Result<void> write(const CallOutputs& outputs, const ExecFlags& flags) {
   for (const std::string& text : flags.outputs) {
     auto [name, file] = outputOf(text);
     const HostArray& value = *outputs.result(name);
-    TG_CHECK(file == "-" ? writeOutput(file, asText(formatNpy(value))) : writeNpy(file, value));
+    TG_CHECK(file == "-" ? writeOutput(file, std::string(asText(formatNpy(value)))) : writeNpy(file, value));
   }
   return {};
 }

@@ -13,14 +13,13 @@
 #include "ir/dims.h"
 #include "ir/stopwatch.h"
 #include "runtime/profile_report.h"
-#include "runtime/train/random_inputs.h"
+#include "runtime/train/feed.h"
 #include "runtime/train/run_dir.h"
 #include "tools/driver/bench_models.h"
 #include "tools/driver/io.h"
 #include "tools/driver/ranks.h"
 #include "tools/driver/run_setup.h"
 #include "tools/driver/step_parts.h"
-#include "tools/driver/table_text.h"
 #include "tools/driver/train_share.h"
 
 namespace tg {

@@ -25,7 +25,6 @@
 #include "tools/driver/bench_models.h"
 #include "tools/driver/cli.h"
 #include "tools/driver/io.h"
-#include "tools/driver/plugins.h"
 #include "tools/driver/run_config.h"
 
 namespace tg {

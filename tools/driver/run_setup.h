@@ -172,4 +172,12 @@ Target targetOn(const Module& module, const std::shared_ptr<vulkan::Device>& dev
 /// One line on a device's matrix units: their extension and shapes, and the measured rates. "" if it has none.
 std::string matrixLine(const vulkan::DeviceInfo& device);
 
+/// Shown instead of a column or of lines with the driver's statistics on kernels.
+inline constexpr const char* kNoStatistics = "the driver tells no statistics of kernels";
+
+/// At most `width` characters; a `~` at the end marks text that was cut.
+inline std::string cut(const std::string& text, size_t width) {
+  return text.size() <= width ? text : text.substr(0, width - 1) + "~";
+}
+
 }  // namespace tg

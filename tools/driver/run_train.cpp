@@ -83,8 +83,7 @@ struct Train : Verb {
     const TrainState& state = training.state;
     TG_TRY(const NamedArrays params, training.model.session->downloadParams());
     std::string hashes;
-    for (const auto& [name, array] : params)
-      hashes += textHash({reinterpret_cast<const char*>(array.bytes.data()), array.bytes.size()});
+    for (const auto& [name, array] : params) hashes += textHash(asText(array.bytes));
     return RankFacts{{"its version", state.version},
                      {"its module", state.moduleHash},
                      {"its device", state.device},
@@ -236,8 +235,7 @@ struct Train : Verb {
     TG_TRY(collectives, training.model.session->collectiveTimes());
     const std::string& dir = training.options.runDir;
     if (dir.empty() || collectives.empty()) return {};
-    const std::string text = toJson(collectives);
-    return writeFile(RunDir{dir}.ranks(), std::as_bytes(std::span(text)));
+    return writeFile(RunDir{dir}.ranks(), toJson(collectives));
   }
 
   /// Writes --out after an error too, unless it is one of the device: if the run's disk is full, what was learned is

@@ -23,7 +23,6 @@
 #include "tools/driver/bench_models.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
-#include "tools/driver/table_text.h"
 #include "tools/driver/train_open.h"
 
 namespace tg {

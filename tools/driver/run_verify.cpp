@@ -1,23 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
 // tg-run verify: compares a device with the interpreter, and finds the kernel that differs.
 #include <cstdio>
+#include <filesystem>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include "codegen/glsl.h"
+#include "ir/json_text.h"
+#include "ir/parser.h"
 #include "ir/text.h"
 #include "runtime/cache_folder.h"
+#include "runtime/check/kernel_steps.h"
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"
 #include "runtime/compile.h"
+#include "runtime/data/file_io.h"
+#include "runtime/data/npy.h"
 #include "runtime/interp/kernel_interp.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
 #include "tools/driver/train_open.h"
-#include "tools/driver/verify_dump.h"
 
 namespace tg {
 
 namespace {
+
+std::string describe(const vulkan::DeviceInfo& device, const std::string& function, const KernelStep& step) {
+  nlohmann::ordered_json json = {{"device", device.name},
+                                 {"driver", device.driver},
+                                 {"api", device.api},
+                                 {"uuid", device.uuid},
+                                 {"function", function},
+                                 {"dispatch", step.number},
+                                 {"kernel", step.kernel->name},
+                                 {"label", step.op->word("label")},
+                                 {"source", locString(step.op->loc)}};
+  for (const Operand& extent : step.op->keyword("grid")->items) json["grid"].push_back(extent.integer);
+  json["workgroup"] = step.kernel->workgroup;
+  for (const StepBuffer& buffer : step.buffers)
+    if (!buffer.close) json["differs"].push_back({{"buffer", buffer.name}, {"why", buffer.why}});
+  json["target"] = nlohmann::ordered_json::parse(targetToJson(device.target));
+  return jsonText(json, 2) + "\n";
+}
+
+/// Saves everything that is needed to examine a kernel that computes a different result on a device. Creates the folder
+/// DIR/FUNCTION-NUMBER-KERNEL and returns it. It has kernel.tgir, kernel.comp, kernel.spv and device.json,
+/// before_NAME.npy for each buffer, and device_NAME.npy and interp_NAME.npy for each buffer that is written. An error
+/// if something cannot be written.
+Result<std::string> dumpStep(const std::string& dir, const std::string& function, const Module& module,
+                             const KernelStep& step, const vulkan::DeviceInfo& device) {
+  namespace fs = std::filesystem;
+  fs::path folder = fs::path(dir) / fmt::format("{}-{}-{}", function, step.number, step.kernel->name);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return fail(fmt::format("cannot make {}: {}", folder.string(), error.message()));
+  for (const StepBuffer& buffer : step.buffers) {
+    auto path = [&](const char* what) {
+      return (folder / fmt::format("{}_{}.npy", what, buffer.name)).string();
+    };
+    TG_CHECK(writeNpy(path("before"), buffer.before));
+    if (!buffer.written || !step.findings.empty()) continue;
+    TG_CHECK(writeNpy(path("device"), buffer.device));
+    TG_CHECK(writeNpy(path("interp"), buffer.exact));
+  }
+  TG_CHECK(writeFile(folder / "kernel.tgir", print(*step.kernel)));
+  TG_TRY(Target target, targetOf(module.attrs));
+  TG_TRY(GlslText glsl, printGlsl(*step.kernel, target));
+  TG_CHECK(writeFile(folder / "kernel.comp", glsl.text));
+  if (const Item* binary = module.find(ItemKind::binary, step.kernel->name))
+    TG_CHECK(writeFile(folder / "kernel.spv", std::as_bytes(std::span(binary->code))));
+  TG_CHECK(writeFile(folder / "device.json", describe(device, function, step)));
+  return folder.string();
+}
 
 struct VerifyFlags {
   std::string against = "interp", devices = "auto", entry, dump;

@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/driver/io.h"
+#include "ir/text_file.h"
 
 namespace tg {
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns failed allocations into errors: a program may ask for more memory than there is.
+// Turns exceptions into errors: of functions that a user passes to the library, and of failed allocations, since a
+// program may ask for more memory than there is.
 #pragma once
 
+#include <exception>
 #include <new>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +16,19 @@
 #include "ir/result.h"
 
 namespace tg {
+
+/// Runs `body`, which calls a function of the user. Returns the text of the exception that it threw, or nothing.
+template <class Body>
+std::optional<std::string> thrownBy(Body&& body) {
+  try {
+    std::forward<Body>(body)();
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+  return std::nullopt;
+}
 
 /// Calls `body` and returns its Result; if an allocation in it fails, an error at `loc` that names `what`.
 template <class Body>
