@@ -19,8 +19,8 @@ Result<void> checkFeatures(const Item& kernel, const Target& target) {
       std::string of;
       for (const MatrixProduct& made : needs.products)
         of = fmt::format(" of [{}, {}, {}, {}, {}]", made.m, made.n, made.k, made.operand, made.result);
-      errors.append(failAt(op.loc, fmt::format("{} [kernel.feature]: needs `{}`{}, which target '{}' lacks",
-                                               op.info().name, each.name, of, target.name)));
+      errors.append(failAt(op.loc, "{} [kernel.feature]: needs `{}`{}, which target '{}' lacks",
+                           op.info().name, each.name, of, target.name));
     }
   });
   if (!errors.empty()) return errors;

@@ -331,21 +331,19 @@ void GlslPrinter::op(const Op& op) {
 
 /// Checks the requirements of the printer that the verifier does not.
 static Result<void> checkForm(const Item& kernel) {
-  if (kernel.kind != ItemKind::kernel)
-    return failAt(kernel.loc, fmt::format("@{} is not a kernel", kernel.name));
+  if (kernel.kind != ItemKind::kernel) return failAt(kernel.loc, "@{} is not a kernel", kernel.name);
   for (const auto& param : kernel.body.args)
     for (int axis = 1; axis < param->type.rank(); ++axis)
       if (param->type.shape[axis] == Shape::kDynamic)
         return failAt(kernel.loc,
-                      fmt::format("kernel @{}: axis {} of %{} is open, and only axis 0 may be in a "
-                                  "shader; call the kernel with tg.custom, which binds it",
-                                  kernel.name, axis, param->name));
+                      "kernel @{}: axis {} of %{} is open, and only axis 0 may be in a shader; call the "
+                      "kernel with tg.custom, which binds it",
+                      kernel.name, axis, param->name);
   Error errors;
   walk(kernel.body, [&](Op& op) {
     if (!isLegal(op))
-      errors.append(failAt(op.loc, fmt::format("{} has no form in a shader before it is "
-                                               "expanded (legalize)",
-                                               op.info().name)));
+      errors.append(
+          failAt(op.loc, "{} has no form in a shader before it is expanded (legalize)", op.info().name));
   });
   if (!errors.empty()) return errors;
   return {};
@@ -359,10 +357,9 @@ Result<GlslText> printGlsl(const Item& kernel, const Target& target) {
 
 Result<std::string> emitGlsl(const Module& module) {
   if (module.stage < Stage::kernel)
-    return failAt(
-        module.loc,
-        fmt::format("GLSL needs a module of stage kernel or spirv, not {}; run spirv-emit{{emit=glsl}} first",
-                    name(module.stage)));
+    return failAt(module.loc,
+                  "GLSL needs a module of stage kernel or spirv, not {}; run spirv-emit{{emit=glsl}} first",
+                  name(module.stage));
   TG_TRY(Target target, targetOf(module.attrs));
   std::unique_ptr<Module> copy = clone(module);
   std::string text;

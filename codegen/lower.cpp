@@ -30,8 +30,8 @@ Index LowerContext::groupIndex(int64_t groups) {
 Result<void> LowerContext::checkStraight(int64_t operations) const {
   constexpr int64_t kMost = 1 << 14;  // chosen schedules need 2^12 at most
   if (operations <= kMost) return {};
-  return failAt(fused.loc, fmt::format("schedule {} unrolls to {} operations; at most {} are allowed",
-                                       schedule.str(), operations, kMost));
+  return failAt(fused.loc, "schedule {} unrolls to {} operations; at most {} are allowed", schedule.str(),
+                operations, kMost);
 }
 
 bool LowerContext::isInPlace() const {
@@ -93,8 +93,8 @@ static Result<void> checkCounts(const PlainRegion& region, const Op& fused) {
   for (Op* op : region.body.ops)
     for (const auto& result : op->results)
       if (result->type.elements() > UINT32_MAX)
-        return failAt(fused.loc, fmt::format("the kernel of %{} computes {}, which has more than {} elements",
-                                             fused.result()->name, result->type.str(), UINT32_MAX));
+        return failAt(fused.loc, "the kernel of %{} computes {}, which has more than {} elements",
+                      fused.result()->name, result->type.str(), UINT32_MAX);
   return {};
 }
 
@@ -108,8 +108,7 @@ Result<void> checkAmounts(const LoweredKernel& lowered, const Loc& loc, std::str
 }
 
 Result<void> lowerKernel(LowerContext& c, const CustomSchedule&) {
-  return failAt(c.fused.loc,
-                fmt::format("schedule {} is only for a region with tg.custom", c.schedule.str()));
+  return failAt(c.fused.loc, "schedule {} is only for a region with tg.custom", c.schedule.str());
 }
 
 Result<LoweredKernel> lowerBy(const Op& fused, const Attr& written, const Target& target,

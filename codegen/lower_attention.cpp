@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention{tile, block}: each invocation holds a tile of own rows in registers and reads the rows of the other
 // side from memory. Neighbouring invocations have neighbouring tiles.
-#include <fmt/format.h>
 
 #include <limits>
 
@@ -152,11 +151,10 @@ void RowAttention::finishForward(std::span<KV> largest, std::span<KV> total, std
 Result<void> lowerKernel(LowerContext& c, const AttentionSchedule& schedule) {
   TG_TRY(AttentionRegion region, AttentionRegion::of(c));
   if (const std::string lack = lackOfMore(*region.op); !lack.empty())
-    return failAt(c.fused.loc, fmt::format("schedule {} {}", c.schedule.str(), lack));
+    return failAt(c.fused.loc, "schedule {} {}", c.schedule.str(), lack);
   if (region.ownRows() % schedule.tile != 0 || region.otherRows() % schedule.block != 0)
-    return failAt(c.fused.loc,
-                  fmt::format("schedule {} has a tile or block that does not divide its {} or {} rows",
-                              c.schedule.str(), region.ownRows(), region.otherRows()));
+    return failAt(c.fused.loc, "schedule {} has a tile or block that does not divide its {} or {} rows",
+                  c.schedule.str(), region.ownRows(), region.otherRows());
   const as::attention view(*region.op);
   TG_CHECK(c.checkStraight(schedule.tile * schedule.block *
                            (view.q()->type.shape.back() + view.v()->type.shape.back())));

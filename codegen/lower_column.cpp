@@ -5,7 +5,6 @@
 //
 //   workgroup   lane 0   | side 0 | side 1 | …      reads elements 0, lanes, 2·lanes, … of its column
 //               lane 1   | side 0 | side 1 | …      reads elements 1, lanes + 1, …
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -138,8 +137,7 @@ Result<void> lowerKernel(LowerContext& c, const ColumnSchedule& schedule) {
   for (const Value* value : c.yields)
     follows = follows && value->type.elements() == results && results % vec == 0;
   if (!follows)
-    return failAt(c.fused.loc,
-                  fmt::format("schedule {} needs results of one size that vec divides", c.schedule.str()));
+    return failAt(c.fused.loc, "schedule {} needs results of one size that vec divides", c.schedule.str());
   int64_t units = results / vec, groups = (units + side - 1) / side;
   c.launchGroups(groups, lanes * side, [&](const Index& group) {
     Index local = c.space.variable(c.kernel.id(Opcode::k_local_id, 0), lanes * side);

@@ -16,7 +16,6 @@
 // stored as matrices, 16-bit ones through shared memory, 16 bytes an invocation. Otherwise the sums go through a
 // patch of shared memory, where every invocation knows the row and column of its elements, so that any epilogue may
 // follow.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -111,19 +110,17 @@ Result<void> CoopmatProduct::check() {
   for (size_t axis = 0; axis < 2; ++axis)
     fits = fits && warp_[axis] % kSide == 0 && tile_[axis] % warp_[axis] == 0;
   if (!fits)
-    return failAt(
-        c_.fused.loc,
-        fmt::format("schedule {} needs multiples of 16, of which warp divides tile, and patch warp[1]",
-                    c_.schedule.str()));
+    return failAt(c_.fused.loc,
+                  "schedule {} needs multiples of 16, of which warp divides tile, and patch warp[1]",
+                  c_.schedule.str());
   split_ = isSplit(*p_.op);
   narrow_ = factorType(*p_.op);
   if (!c_.target.multiplies(narrow_))
-    return failAt(c_.fused.loc, fmt::format("schedule {} needs `coopmat` of {}, which target '{}' lacks",
-                                            c_.schedule.str(), name(narrow_), c_.target.name));
+    return failAt(c_.fused.loc, "schedule {} needs `coopmat` of {}, which target '{}' lacks",
+                  c_.schedule.str(), name(narrow_), c_.target.name);
   if (as::matmul(*p_.op).precision() == "f32")
-    return failAt(
-        c_.fused.loc,
-        fmt::format("schedule {} rounds to 16 bits, but the product's precision is f32", c_.schedule.str()));
+    return failAt(c_.fused.loc, "schedule {} rounds to 16 bits, but the product's precision is f32",
+                  c_.schedule.str());
   depth_ = tile_[2];
   across_ = tile_[1] / warp_[1];
   subgroups_ = tile_[0] / warp_[0] * across_;
@@ -135,9 +132,8 @@ Result<void> CoopmatProduct::check() {
     stages_[which].extent = which == 0 ? p_.m : p_.n;
   }
   if (kSide * kSide / kLanes % c_.target.subgroup != 0)
-    return failAt(c_.fused.loc,
-                  fmt::format("schedule {} needs subgroups of at most {}, those of target '{}' have {}",
-                              c_.schedule.str(), kSide * kSide / kLanes, c_.target.name, c_.target.subgroup));
+    return failAt(c_.fused.loc, "schedule {} needs subgroups of at most {}, those of target '{}' have {}",
+                  c_.schedule.str(), kSide * kSide / kLanes, c_.target.name, c_.target.subgroup);
   operands_ = FragmentEpilogue::operandsOf(c_.fused, c_.region, p_, c_.target);
   const bool words = std::any_of(c_.yields.begin(), c_.yields.end(),
                                  [&](const Value* value) { return isNarrow(value->type.dtype); });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // map: one invocation for one element of each result, or for four. Smaller results are stored by the first
 // invocations only.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
@@ -43,9 +42,8 @@ Result<void> lowerKernel(LowerContext& c, const MapSchedule& schedule) {
   const int64_t vec = schedule.vec;
   for (const Value* value : c.yields)
     if (value->type.elements() % vec != 0)
-      return failAt(c.fused.loc,
-                    fmt::format("schedule {} has vec {}, which does not divide the {} elements of a result",
-                                c.schedule.str(), vec, value->type.elements()));
+      return failAt(c.fused.loc, "schedule {} has vec {}, which does not divide the {} elements of a result",
+                    c.schedule.str(), vec, value->type.elements());
   int64_t largest = 0;
   for (const Value* value : c.yields) largest = std::max(largest, value->type.elements() / vec);
   std::map<int64_t, std::vector<size_t>, std::greater<>> bySize;

@@ -2,7 +2,6 @@
 // matmul{tile, depth}: products with a register tile for each invocation, which reads both operands from memory.
 // This is the schedule of CPU drivers such as lavapipe, where a cache holds the sums that spill, and of products on
 // a GPU that are too narrow for blocks in shared memory.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -297,17 +296,15 @@ Result<void> lowerKernel(LowerContext& c, const MatmulSchedule& schedule) {
   TG_TRY(Product p, findProduct(c));
   const int64_t tileM = schedule.tile[0], tileN = schedule.tile[1];
   if (p.m % tileM != 0 || p.n % tileN != 0)
-    return failAt(
-        c.fused.loc,
-        fmt::format("schedule {} has a tile that does not divide the product of {} rows and {} columns",
-                    c.schedule.str(), p.m, p.n));
+    return failAt(c.fused.loc,
+                  "schedule {} has a tile that does not divide the product of {} rows and {} columns",
+                  c.schedule.str(), p.m, p.n);
   int64_t across = p.n / tileN, down = p.m / tileM;
   bool vector = tileN % kLanes == 0;
   const int64_t depth = schedule.depth;
   if (p.k % depth != 0)
-    return failAt(c.fused.loc,
-                  fmt::format("schedule {} has depth {}, which does not divide the inner extent {}",
-                              c.schedule.str(), depth, p.k));
+    return failAt(c.fused.loc, "schedule {} has depth {}, which does not divide the inner extent {}",
+                  c.schedule.str(), depth, p.k);
   TG_CHECK(c.checkStraight(tileM * tileN * depth));
   auto alongK = [&](int which) {
     return liesAlongK(p, which, depth) != schedule.turned[static_cast<size_t>(which)];

@@ -9,7 +9,6 @@
 //      ┌─────┐     ┌───────────────┐             lie apart, so that reads have no bank conflicts
 //    A │     │     │ block of C    │ block[0]
 //      └─────┘     └───────────────┘
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -383,18 +382,17 @@ Result<SharedBlocking> blockingOf(const LowerContext& c, const Product& p,
   for (size_t i = 0; i < 2; ++i) whole = whole && tile[i] % kLanes == 0 && shared[i] % tile[i] == 0;
   if (!whole)
     return failAt(c.fused.loc,
-                  fmt::format("schedule {} needs tiles that are multiples of 4, blocks that are multiples of "
-                              "the tile, and a depth that is a multiple of 4 times the slices",
-                              c.schedule.str()));
+                  "schedule {} needs tiles that are multiples of 4, blocks that are multiples of the tile, "
+                  "and a depth that is a multiple of 4 times the slices",
+                  c.schedule.str());
   SharedBlocking blocking{{tile[0], tile[1]}, {shared[0], shared[1]}, shared[2], slices, schedule.run};
   const int64_t fours = shared[1] / kLanes, groups = blocking.invocations() / fours;
   if (schedule.run > 1 && (alongK(p, schedule, 1) || blocking.invocations() % fours != 0 ||
                            shared[2] % (groups * schedule.run) != 0))
-    return failAt(
-        c.fused.loc,
-        fmt::format("schedule {} has a run, but the second operand is contiguous along k, or the run does "
-                    "not divide {} elements along k between the groups of invocations that load {} columns",
-                    c.schedule.str(), shared[2], shared[1]));
+    return failAt(c.fused.loc,
+                  "schedule {} has a run, but the second operand is contiguous along k, or the run does not "
+                  "divide {} elements along k between the groups of invocations that load {} columns",
+                  c.schedule.str(), shared[2], shared[1]);
   TG_CHECK(c.checkStraight(tile[0] * tile[1] * (shared[2] / slices)));
   return blocking;
 }
@@ -489,8 +487,8 @@ Result<void> lowerKernel(LowerContext& c, const SharedMatmulSchedule& schedule) 
           groupsN = (p.n + blocking.block[1] - 1) / blocking.block[1];
   const int64_t band = schedule.band;
   if (groupsM % band != 0)
-    return failAt(c.fused.loc, fmt::format("schedule {} has a band that does not divide {} rows of blocks",
-                                           c.schedule.str(), groupsM));
+    return failAt(c.fused.loc, "schedule {} has a band that does not divide {} rows of blocks",
+                  c.schedule.str(), groupsM);
   const int64_t bands = groupsM / band;
   c.launchGroups(p.batch * groupsM * groupsN, blocking.invocations(), [&](const Index& group) {
     const Index within = c.space.mod(group, band * groupsN), rest = c.space.div(group, band * groupsN);

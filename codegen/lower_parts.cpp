@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // parts: several schedules in one kernel, each of which computes some of the results in workgroups of its own. All
 // parts have one workgroup size; their workgroups follow one another along x.
-#include <fmt/format.h>
 
 #include "codegen/lower_schedules.h"
 #include "codegen/schedule_parts.h"
@@ -33,10 +32,9 @@ Result<void> lowerKernel(LowerContext& c, const PartsSchedule& schedule) {
     groups = c.out.grid[0];
     const int64_t own = c.out.kernel->workgroup[0];
     if (i > 0 && own != workgroup)
-      return failAt(
-          c.fused.loc,
-          fmt::format("schedule {} has parts with workgroups of {} and {} invocations; they must be equal",
-                      c.schedule.str(), workgroup, own));
+      return failAt(c.fused.loc,
+                    "schedule {} has parts with workgroups of {} and {} invocations; they must be equal",
+                    c.schedule.str(), workgroup, own);
     workgroup = own;
     slot += static_cast<int>(count);
   }

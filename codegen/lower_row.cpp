@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // row: reductions along the last axes. A row is computed by one invocation, a subgroup or a workgroup. Results are
 // of three kinds: whole rows, one element a row, and sums over neighbouring rows.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <span>
@@ -287,19 +286,20 @@ void SharedRows::storeSums(const Index& group, std::span<const KV> sums) {
 
 Result<void> SharedRows::lower() {
   if (workgroup_ % lanes_)
-    return failAt(c_.fused.loc, fmt::format("schedule {} has a workgroup that is not a multiple of lanes",
-                                            c_.schedule.str()));
+    return failAt(c_.fused.loc, "schedule {} has a workgroup that is not a multiple of lanes",
+                  c_.schedule.str());
   if (perGroup() > 1 && !ownSubgroup_)
-    return failAt(c_.fused.loc, fmt::format("schedule {} has several rows in a workgroup, which needs lanes "
-                                            "equal to the subgroup width of target '{}'",
-                                            c_.schedule.str(), c_.target.name));
+    return failAt(c_.fused.loc,
+                  "schedule {} has several rows in a workgroup, which needs lanes equal to the subgroup "
+                  "width of target '{}'",
+                  c_.schedule.str(), c_.target.name);
   if (!slots_.sums.empty()) {
     if (!ownSubgroup_ || rows_.length % (lanes_ * vec_) || slots_.each % perGroup())
-      return failAt(c_.fused.loc,
-                    fmt::format("schedule {} does not suit sums of {} rows of {}: lanes must be the subgroup "
-                                "width of target '{}', lanes times vec must divide a row, and the rows of a "
-                                "workgroup must divide those of a sum",
-                                c_.schedule.str(), slots_.each, rows_.length, c_.target.name));
+      return failAt(
+          c_.fused.loc,
+          "schedule {} does not suit sums of {} rows of {}: lanes must be the subgroup width of target '{}', "
+          "lanes times vec must divide a row, and the rows of a workgroup must divide those of a sum",
+          c_.schedule.str(), slots_.each, rows_.length, c_.target.name);
     c_.launchGroups(rows_.rows / slots_.each, workgroup_, [&](const Index& group) { summed(group); });
     return {};
   }
@@ -333,13 +333,15 @@ Result<void> lowerKernel(LowerContext& c, const RowSchedule& schedule) {
     }
   }
   if (!fits)
-    return failAt(c.fused.loc, fmt::format("schedule {} needs a vec that divides the {} elements of a row, "
-                                           "and results with one element for each row or whole rows",
-                                           c.schedule.str(), rows.length));
+    return failAt(c.fused.loc,
+                  "schedule {} needs a vec that divides the {} elements of a row, and results with one "
+                  "element for each row or whole rows",
+                  c.schedule.str(), rows.length);
   if (slots.each && schedule.lanes == 1)
-    return failAt(c.fused.loc, fmt::format("schedule {} has one invocation for each row; sums over rows need "
-                                           "lanes equal to the subgroup width",
-                                           c.schedule.str()));
+    return failAt(
+        c.fused.loc,
+        "schedule {} has one invocation for each row; sums over rows need lanes equal to the subgroup width",
+        c.schedule.str());
 
   // The single elements first, then one pass over the row that stores all whole-row results.
   auto statistics = [&](const Index& row) {

@@ -7,7 +7,6 @@
 //   store     invocation 0 | 1 | 2 | …   the columns 0–3, 4–7, … of a row, then of the next row
 //
 // A row in shared memory has one more element than the block has columns, so that neighbouring rows lie in different banks.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <unordered_set>
@@ -97,12 +96,11 @@ Result<void> lowerKernel(LowerContext& c, const TurnSchedule& schedule) {
   const int64_t all = type.elements() / length;
   if (c.yields.size() != 1 || !isFloat(type.dtype) || columns % kLanes != 0 || length % kLanes != 0 ||
       workgroup % rows != 0 || rows * columns % (kLanes * workgroup) != 0)
-    return failAt(
-        c.fused.loc,
-        fmt::format("schedule {} does not suit a result of {} in rows of {}: it needs one result of "
-                    "floats, rows and columns that are multiples of 4, and a workgroup that is a "
-                    "multiple of the block's rows and divides a quarter of the block",
-                    c.schedule.str(), type.str(), length));
+    return failAt(c.fused.loc,
+                  "schedule {} does not suit a result of {} in rows of {}: it needs one result of floats, "
+                  "rows and columns that are multiples of 4, and a workgroup that is a multiple of the "
+                  "block's rows and divides a quarter of the block",
+                  c.schedule.str(), type.str(), length);
   const int64_t across = (length + columns - 1) / columns, down = (all + rows - 1) / rows,
                 stride = columns + 1;
   IndexSpace& space = c.space;

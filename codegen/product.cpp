@@ -4,8 +4,6 @@
 #include "ir/access.h"
 #include "ir/op_view.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace tg {
@@ -33,8 +31,7 @@ Result<Product> findProduct(const LowerContext& c) {
   for (const Value* value : c.yields)
     fits = fits && value->type.elements() == p.op->result()->type.elements();
   if (!fits)
-    return failAt(c.fused.loc,
-                  fmt::format("schedule {} needs one product, and results of its size", c.schedule.str()));
+    return failAt(c.fused.loc, "schedule {} needs one product, and results of its size", c.schedule.str());
   return p;
 }
 

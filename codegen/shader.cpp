@@ -47,7 +47,7 @@ Error refused(const GlslText& glsl, const std::string& name, const std::string& 
   if (line >= 1 && line <= glsl.lineLocs.size()) loc = glsl.lineLocs[line - 1];
   if (line >= 1 && line <= glsl.lineOps.size()) op = glsl.lineOps[line - 1];
   std::string behind = op.empty() ? "" : fmt::format(", printed from {}", op);
-  return failAt(loc, fmt::format("kernel @{}{}: {} refuses the shader: {}", name, behind, who, messages))
+  return failAt(loc, "kernel @{}{}: {} refuses the shader: {}", name, behind, who, messages)
       .note(nullptr, "the shader is\n" + numbered(glsl.text));
 }
 

@@ -2,8 +2,6 @@
 // The loop of attention by blocks; see tile_attention.h.
 #include "codegen/tile_attention.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -20,9 +18,8 @@ Result<AttentionRegion> AttentionRegion::of(const LowerContext& c) {
     if (op->info().fusion == table::Fusion::attention && op->code != Opcode::attention_grad) out.op = op;
   if (!out.op)
     return failAt(c.fused.loc,
-                  fmt::format("schedule {} is for regions of tg.attention, tg.attention_grad_q or "
-                              "tg.attention_grad_kv",
-                              c.schedule.str()));
+                  "schedule {} is for regions of tg.attention, tg.attention_grad_q or tg.attention_grad_kv",
+                  c.schedule.str());
   out.lead = out.op->in(0)->type.shape;
   const Shape& k = as::attention(*out.op).k()->type.shape;
   out.queries = out.lead[out.lead.rank() - 2], out.keys = k[k.rank() - 2];

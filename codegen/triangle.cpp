@@ -247,7 +247,7 @@ Result<void> checkSkips(const Op& fused) {
   if (!shared || (!shared->lower && !shared->hidden && !shared->zeros && !shared->unread)) return {};
   const Skips skips = skipsOf(fused);
   auto bad = [&](std::string_view why) {
-    return failAt(fused.loc, fmt::format("schedule {} {}", fused.attr("schedule").str(), why));
+    return failAt(fused.loc, "schedule {} {}", fused.attr("schedule").str(), why);
   };
   if (shared->lower && !skips.lower)
     return bad("has `lower`, but the product's first operand may be other than zero above its diagonal");

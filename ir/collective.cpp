@@ -36,9 +36,9 @@ std::optional<Type> wholeOf(const Item& state) {
 }
 
 Error otherRanks(const Loc& loc, int64_t shards, int64_t ranks) {
-  return failAt(loc, fmt::format("this module is sharded for {} ranks, and {}: compile it for as many "
-                                 "(data-parallel{{ranks}})",
-                                 shards, ranks == 1 ? "there is 1" : fmt::format("there are {}", ranks)));
+  return failAt(
+      loc, "this module is sharded for {} ranks, and {}: compile it for as many (data-parallel{{ranks}})",
+      shards, ranks == 1 ? "there is 1" : fmt::format("there are {}", ranks));
 }
 
 }  // namespace tg

@@ -63,8 +63,8 @@ class DimsVerifier {
       auto [first, added] = known.emplace(names[axis], FirstUse{extent, holder.name, holder.loc});
       if (added || first->second.extent == extent) continue;
       const FirstUse& other = first->second;
-      errors_.append(failAt(holder.loc, fmt::format("the {} of {} is {}, that of {} is {}", names[axis],
-                                                    holder.name, extent, other.holder, other.extent))
+      errors_.append(failAt(holder.loc, "the {} of {} is {}, that of {} is {}", names[axis], holder.name,
+                            extent, other.holder, other.extent)
                          .note(other.loc, fmt::format("{} is here", other.holder)));
     }
   }
@@ -72,7 +72,7 @@ class DimsVerifier {
   /// Whether the attributes are well formed; reports it if not.
   bool formed(const Holder& holder) {
     auto bad = [&](const std::string& message) {
-      errors_.append(failAt(holder.loc, fmt::format("{}: {}", holder.name, message)));
+      errors_.append(failAt(holder.loc, "{}: {}", holder.name, message));
       return false;
     };
     const Attr* batch = holder.isArgument ? find(holder.attrs, kBatchDim) : nullptr;

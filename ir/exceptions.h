@@ -11,8 +11,6 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "ir/result.h"
 
 namespace tg {
@@ -38,7 +36,7 @@ auto withinMemory(const Loc& loc, std::string_view what, Body&& body) -> decltyp
   } catch (const std::bad_alloc&) {
   } catch (const std::length_error&) {  // thrown by a container: more than it can ever hold
   }
-  return failAt(loc, fmt::format("{}: out of memory", what));
+  return failAt(loc, "{}: out of memory", what);
 }
 
 }  // namespace tg

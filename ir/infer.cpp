@@ -2,8 +2,6 @@
 #include "ir/infer.h"
 #include "ir/op_view.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -83,14 +81,12 @@ static Result<Types> elementwise(const Context& c) {
   int shapes = admits(op.info().slots[first].type, DType::f32) ? 2 : 1;
   for (int i = first + 1; i < count; ++i)
     if (c.in(i).dtype != c.in(first).dtype)
-      return c.error(
-          1, fmt::format("element types differ: {} and {}", name(c.in(first).dtype), name(c.in(i).dtype)), i);
+      return c.errorAt(i, 1, "element types differ: {} and {}", name(c.in(first).dtype), name(c.in(i).dtype));
   Shape shape = c.shape(0);
   for (int i = 1; i < count; ++i) {
     auto joined = broadcast(shape, c.shape(i));
     if (!joined)
-      return c.error(shapes,
-                     fmt::format("shapes do not broadcast: {} and {}", c.in(i - 1).str(), c.in(i).str()), i);
+      return c.errorAt(i, shapes, "shapes do not broadcast: {} and {}", c.in(i - 1).str(), c.in(i).str());
     shape = *joined;
   }
   DType dtype = givesCondition(op.info().scalar) ? DType::i1 : c.in(first).dtype;
@@ -123,15 +119,14 @@ Result<Types> types(at::cumsum, const Context& c) {
 
 Result<Types> types(at::clamp, const Context& c) {
   double lo = as::clamp(c.op).lo(), hi = as::clamp(c.op).hi();
-  if (!(lo <= hi)) return c.error(1, fmt::format("lo = {} is above hi = {}", lo, hi));
+  if (!(lo <= hi)) return c.error(1, "lo = {} is above hi = {}", lo, hi);
   for (double bound : {lo, hi}) TG_CHECK(c.mayHold(c.in(0).dtype, bound, 2, "bound"));
   return Types{c.in(0)};
 }
 
 Result<Types> types(at::reshape, const Context& c) {
   std::vector<int64_t> extents = as::reshape(c.op).shape();
-  if (extents.size() > kMaxRank)
-    return c.error(1, fmt::format("rank {} is over {}", extents.size(), kMaxRank));
+  if (extents.size() > kMaxRank) return c.error(1, "rank {} is over {}", extents.size(), kMaxRank);
   int wild = -1;
   Shape shape;
   for (int64_t extent : extents) {
@@ -140,17 +135,15 @@ Result<Types> types(at::reshape, const Context& c) {
     if (extent == -1)
       wild = shape.rank();
     else if (extent < 1)
-      return c.error(2, fmt::format("extent {} is not positive", extent));
+      return c.error(2, "extent {} is not positive", extent);
     shape.push(std::max<int64_t>(extent, 1));
   }
   const int64_t total = c.in(0).elements();
   if (wild >= 0) shape[wild] = std::max<int64_t>(total / shape.elements(), 1);
   if (shape.elements() != total)
-    return c.error(1,
-                   fmt::format("{} to {}",
-                               countText(total, "element does not reshape", "elements do not reshape"),
-                               c.op.attr("shape").str()),
-                   0);
+    return c.errorAt(0, 1, "{} to {}",
+                     countText(total, "element does not reshape", "elements do not reshape"),
+                     c.op.attr("shape").str());
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
@@ -161,18 +154,14 @@ Result<Types> types(at::transpose, const Context& c) {
   Shape shape;
   for (int64_t axis : perm) {
     if (axis < 0 || axis >= rank || seen[axis] || static_cast<int>(perm.size()) != rank)
-      return c.error(1,
-                     fmt::format("{} is not a permutation of {}", c.op.attr("perm").str(),
-                                 countText(rank, "axis", "axes")),
-                     0);
+      return c.errorAt(0, 1, "{} is not a permutation of {}", c.op.attr("perm").str(),
+                       countText(rank, "axis", "axes"));
     seen[axis] = true;
     shape.push(c.shape(0)[static_cast<int>(axis)]);
   }
   if (static_cast<int>(perm.size()) != rank)
-    return c.error(1,
-                   fmt::format("{} is not a permutation of {}", c.op.attr("perm").str(),
-                               countText(rank, "axis", "axes")),
-                   0);
+    return c.errorAt(0, 1, "{} is not a permutation of {}", c.op.attr("perm").str(),
+                     countText(rank, "axis", "axes"));
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
@@ -182,18 +171,15 @@ Result<Types> types(at::slice, const Context& c) {
   size_t rank = static_cast<size_t>(c.in(0).rank());
   if (strides.empty()) strides.assign(rank, 1);
   if (starts.size() != rank || limits.size() != rank || strides.size() != rank)
-    return c.error(1, fmt::format("starts, limits and strides need {}", countText(rank, "entry", "entries")),
-                   0);
+    return c.errorAt(0, 1, "starts, limits and strides need {}", countText(rank, "entry", "entries"));
   Shape shape;
   for (size_t i = 0; i < rank; ++i) {
     int64_t extent = c.shape(0)[static_cast<int>(i)];
     if (starts[i] < 0 || starts[i] >= limits[i] || limits[i] > extent)
-      return c.error(
-          2,
-          fmt::format("[{}, {}) is not a range of axis {} with extent {}", starts[i], limits[i], i, extent),
-          0);
+      return c.errorAt(0, 2, "[{}, {}) is not a range of axis {} with extent {}", starts[i], limits[i], i,
+                       extent);
     if (strides[i] < 1 || strides[i] > kMaxElements)
-      return c.error(3, fmt::format("stride {} is not in 1..{}", strides[i], kMaxElements));
+      return c.error(3, "stride {} is not in 1..{}", strides[i], kMaxElements);
     shape.push(1 + (limits[i] - starts[i] - 1) / strides[i]);
   }
   return Types{Type::tensor(c.in(0).dtype, shape)};
@@ -205,19 +191,18 @@ Result<Types> types(at::pad, const Context& c) {
   size_t rank = static_cast<size_t>(c.in(0).rank());
   if (interior.empty()) interior.assign(rank, 0);
   if (low.size() != rank || high.size() != rank)
-    return c.error(1, fmt::format("low and high need {}", countText(rank, "entry", "entries")), 0);
+    return c.errorAt(0, 1, "low and high need {}", countText(rank, "entry", "entries"));
   if (interior.size() != rank)
-    return c.error(1, fmt::format("interior needs {}, or none", countText(rank, "entry", "entries")), 0);
+    return c.errorAt(0, 1, "interior needs {}, or none", countText(rank, "entry", "entries"));
   TG_CHECK(c.mayHold(c.in(0).dtype, as::pad(c.op).value(), 3, "value"));
   Shape shape;
   for (size_t i = 0; i < rank; ++i) {
     int64_t extent = c.shape(0)[static_cast<int>(i)];
     if (low[i] < 0 || high[i] < 0) return c.error(2, "entries of low and high must not be negative");
     if (interior[i] < 0) return c.error(2, "entries of interior must not be negative");
-    if (std::max(low[i], high[i]) > kMaxElements)
-      return c.error(2, fmt::format("an entry is over {}", kMaxElements));
+    if (std::max(low[i], high[i]) > kMaxElements) return c.error(2, "an entry is over {}", kMaxElements);
     if (interior[i] > kMaxElements / extent)
-      return c.error(2, fmt::format("interior {} is over {}", interior[i], kMaxElements / extent));
+      return c.error(2, "interior {} is over {}", interior[i], kMaxElements / extent);
     shape.push(low[i] + (extent - 1) * (interior[i] + 1) + 1 + high[i]);
   }
   return Types{Type::tensor(c.in(0).dtype, shape)};
@@ -228,16 +213,14 @@ Result<Types> types(at::concat, const Context& c) {
   Shape shape = c.shape(0);
   int axis = normalAxis(as::concat(c.op).axis(), shape.rank());
   if (axis < 0)
-    return c.error(3,
-                   fmt::format("axis {} is out of range for rank {}", as::concat(c.op).axis(), shape.rank()));
+    return c.error(3, "axis {} is out of range for rank {}", as::concat(c.op).axis(), shape.rank());
   for (int i = 1; i < c.op.numOperands(); ++i) {
     const Type& other = c.in(i);
     if (other.dtype != c.in(0).dtype || other.rank() != shape.rank())
-      return c.error(1, fmt::format("element types or ranks differ: {} and {}", c.in(0).str(), other.str()),
-                     i);
+      return c.errorAt(i, 1, "element types or ranks differ: {} and {}", c.in(0).str(), other.str());
     for (int d = 0; d < shape.rank(); ++d)
       if (d != axis && other.shape[d] != shape[d])
-        return c.error(2, fmt::format("extents differ: {} and {}", c.in(0).str(), other.str()), i);
+        return c.errorAt(i, 2, "extents differ: {} and {}", c.in(0).str(), other.str());
     shape[axis] += other.shape[axis];
   }
   return Types{Type::tensor(c.in(0).dtype, shape)};
@@ -246,34 +229,31 @@ Result<Types> types(at::concat, const Context& c) {
 Result<Types> types(at::broadcast_to, const Context& c) {
   Shape target;
   std::vector<int64_t> extents = as::broadcast_to(c.op).shape();
-  if (extents.size() > kMaxRank)
-    return c.error(1, fmt::format("rank {} is over {}", extents.size(), kMaxRank));
+  if (extents.size() > kMaxRank) return c.error(1, "rank {} is over {}", extents.size(), kMaxRank);
   for (int64_t extent : extents) target.push(extent);
   auto joined = broadcast(c.shape(0), target);
   if (!joined || !(*joined == target))
-    return c.error(1, fmt::format("{} does not broadcast to {}", c.in(0).str(), c.op.attr("shape").str()), 0);
+    return c.errorAt(0, 1, "{} does not broadcast to {}", c.in(0).str(), c.op.attr("shape").str());
   return Types{Type::tensor(c.in(0).dtype, target)};
 }
 
 Result<Types> types(at::matmul, const Context& c) {
   const Type &a = c.in(at::matmul::lhs), &b = c.in(at::matmul::rhs);
   if (a.dtype != b.dtype)
-    return c.error(1, fmt::format("element types differ: {} and {}", name(a.dtype), name(b.dtype)), 1);
+    return c.errorAt(1, 1, "element types differ: {} and {}", name(a.dtype), name(b.dtype));
   if (a.rank() < 2 || b.rank() < 2)
-    return c.error(3, fmt::format("operands need rank 2 or more: {} and {}", a.str(), b.str()),
-                   a.rank() < 2 ? 0 : 1);
+    return c.errorAt(a.rank() < 2 ? 0 : 1, 3, "operands need rank 2 or more: {} and {}", a.str(), b.str());
   bool ta = as::matmul(c.op).transpose_a(), tb = as::matmul(c.op).transpose_b();
   int64_t m = a.shape[a.rank() - (ta ? 1 : 2)], ka = a.shape[a.rank() - (ta ? 2 : 1)];
   int64_t kb = b.shape[b.rank() - (tb ? 1 : 2)], n = b.shape[b.rank() - (tb ? 2 : 1)];
-  if (ka != kb) return c.error(2, fmt::format("inner dimensions differ: {} and {}", ka, kb), 1);
+  if (ka != kb) return c.errorAt(1, 2, "inner dimensions differ: {} and {}", ka, kb);
   Shape batchA = a.shape, batchB = b.shape;
   batchA.resize(a.rank() - 2);
   batchB.resize(b.rank() - 2);
   auto batch = broadcast(batchA, batchB);
-  if (!batch) return c.error(4, fmt::format("leading axes do not broadcast: {} and {}", a.str(), b.str()), 1);
+  if (!batch) return c.errorAt(1, 4, "leading axes do not broadcast: {} and {}", a.str(), b.str());
   if (as::matmul(c.op).precision() != "f32" && a.dtype != DType::f32)
-    return c.error(
-        5, fmt::format("precision = {} of {}, which is not f32", as::matmul(c.op).precision(), a.str()), 0);
+    return c.errorAt(0, 5, "precision = {} of {}, which is not f32", as::matmul(c.op).precision(), a.str());
   Shape shape = *batch;
   shape.push(m);
   shape.push(n);
@@ -281,11 +261,11 @@ Result<Types> types(at::matmul, const Context& c) {
 }
 
 static Result<Types> gather(const Context& c) {
-  if (c.in(0).rank() < 1) return c.error(1, "the table has rank 0", 0);
+  if (c.in(0).rank() < 1) return c.errorAt(0, 1, "the table has rank 0");
   if (c.op.code == Opcode::embedding && c.in(0).rank() != 2)
-    return c.error(1, fmt::format("the table is {}, not of rank 2", c.in(0).str()), 0);
+    return c.errorAt(0, 1, "the table is {}, not of rank 2", c.in(0).str());
   Shape shape = c.shape(at::gather::ids);
-  if (shape.rank() + c.in(0).rank() - 1 > kMaxRank) return c.error(1, "the result's rank is too high", 0);
+  if (shape.rank() + c.in(0).rank() - 1 > kMaxRank) return c.errorAt(0, 1, "the result's rank is too high");
   for (int axis = 1; axis < c.in(0).rank(); ++axis) shape.push(c.shape(0)[axis]);
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
@@ -298,14 +278,12 @@ Result<Types> types(at::scatter_add, const Context& c) {
   for (int axis = 0; prefix && axis < lead; ++axis)
     prefix = c.shape(at::scatter_add::ids)[axis] == c.shape(at::scatter_add::updates)[axis];
   if (!prefix)
-    return c.error(1,
-                   fmt::format("updates {} do not start with the ids' axes {}",
-                               c.in(at::scatter_add::updates).str(), c.in(at::scatter_add::ids).str()),
-                   1);
+    return c.errorAt(1, 1, "updates {} do not start with the ids' axes {}",
+                     c.in(at::scatter_add::updates).str(), c.in(at::scatter_add::ids).str());
   if (c.in(at::scatter_add::updates).rank() - lead == kMaxRank)
-    return c.error(1, "the result's rank is too high", 1);
+    return c.errorAt(1, 1, "the result's rank is too high");
   if (as::scatter_add(c.op).rows() < 1)
-    return c.error(2, fmt::format("rows = {} is not positive", as::scatter_add(c.op).rows()));
+    return c.error(2, "rows = {} is not positive", as::scatter_add(c.op).rows());
   const int64_t rows = as::scatter_add(c.op).rows(), pieces = as::scatter_add(c.op).pieces();
   if (c.op.numOperands() > 2) {
     const bool hasOffsets = c.op.numOperands() == 4;
@@ -313,16 +291,12 @@ Result<Types> types(at::scatter_add, const Context& c) {
                &offsets = hasOffsets ? c.in(at::scatter_add::offsets) : order;
     if (!hasOffsets || order.rank() != 1 || order.elements() < c.in(0).elements() ||
         offsets.shape != Shape{rows + 1})
-      return c.error(
-          3,
-          fmt::format("order is {}{} for {} and ids {}", order.str(),
-                      hasOffsets ? fmt::format(", offsets are {}", offsets.str()) : ", without offsets,",
-                      countText(rows, "row"), c.in(0).str()),
-          2);
+      return c.errorAt(2, 3, "order is {}{} for {} and ids {}", order.str(),
+                       hasOffsets ? fmt::format(", offsets are {}", offsets.str()) : ", without offsets,",
+                       countText(rows, "row"), c.in(0).str());
   }
   if (pieces < 1 || rows % pieces != 0 || c.in(0).elements() % pieces != 0)
-    return c.error(
-        4, fmt::format("pieces = {} for {} and ids {}", pieces, countText(rows, "row"), c.in(0).str()));
+    return c.error(4, "pieces = {} for {} and ids {}", pieces, countText(rows, "row"), c.in(0).str());
   Shape shape{rows};
   for (int axis = lead; axis < c.in(at::scatter_add::updates).rank(); ++axis)
     shape.push(c.shape(at::scatter_add::updates)[axis]);
@@ -331,9 +305,9 @@ Result<Types> types(at::scatter_add, const Context& c) {
 
 Result<Types> types(at::one_hot, const Context& c) {
   if (as::one_hot(c.op).depth() < 1)
-    return c.error(1, fmt::format("depth = {} is not positive", as::one_hot(c.op).depth()));
+    return c.error(1, "depth = {} is not positive", as::one_hot(c.op).depth());
   Shape shape = c.shape(0);
-  if (shape.rank() == kMaxRank) return c.error(1, "the result's rank is too high", 0);
+  if (shape.rank() == kMaxRank) return c.errorAt(0, 1, "the result's rank is too high");
   shape.push(as::one_hot(c.op).depth());
   return Types{Type::tensor(DType::f32, shape)};
 }
@@ -343,16 +317,14 @@ static Result<Types> alongAxis(const Context& c) {
   int rank = c.in(0).rank();
   bool gradient = c.op.numOperands() == 2;
   if (gradient && !(c.in(at::softmax_grad::y) == c.in(at::softmax_grad::dy)))
-    return c.error(1,
-                   fmt::format("types differ: {} and {}", c.in(at::softmax_grad::y).str(),
-                               c.in(at::softmax_grad::dy).str()),
-                   1);
+    return c.errorAt(1, 1, "types differ: {} and {}", c.in(at::softmax_grad::y).str(),
+                     c.in(at::softmax_grad::dy).str());
   int axis = normalAxis(as::softmax(c.op).axis(), rank);
   if (axis < 0)
-    return c.error(gradient ? 2 : 1,
-                   fmt::format("axis {} is out of range for rank {}", as::softmax(c.op).axis(), rank), 0);
+    return c.errorAt(0, gradient ? 2 : 1, "axis {} is out of range for rank {}", as::softmax(c.op).axis(),
+                     rank);
   if (c.op.info().attr("causal") && as::softmax(c.op).causal() && !gradient && (rank < 2 || axis != rank - 1))
-    return c.error(2, "causal needs the last axis of a tensor of rank 2 or more", 0);
+    return c.errorAt(0, 2, "causal needs the last axis of a tensor of rank 2 or more");
   return Types{c.in(0)};
 }
 Result<Types> types(at::softmax, const Context& c) { return alongAxis(c); }
@@ -366,15 +338,12 @@ static Result<Types> layerNorm(const Context& c) {
   int vectors = gradient ? 1 : 2;
   for (int i = 1; i <= vectors; ++i)
     if (x.rank() < 1 || !(c.shape(i) == Shape{x.shape.back()}))
-      return c.error(1,
-                     fmt::format("{} is {}, not a vector of the last extent of {}", c.op.info().slots[i].name,
-                                 c.in(i).str(), x.str()),
-                     i);
+      return c.errorAt(i, 1, "{} is {}, not a vector of the last extent of {}", c.op.info().slots[i].name,
+                       c.in(i).str(), x.str());
   TG_CHECK(c.mayBeEps(c.op.attr("eps").number(), gradient ? 3 : 2));
   if (!gradient) return Types{x};
   if (!(c.in(at::layer_norm_grad::dy) == x))
-    return c.error(2, fmt::format("types differ: {} and {}", x.str(), c.in(at::layer_norm_grad::dy).str()),
-                   2);
+    return c.errorAt(2, 2, "types differ: {} and {}", x.str(), c.in(at::layer_norm_grad::dy).str());
   Shape rows = x.shape;
   rows[x.rank() - 1] = 1;
   return Types{x, Type::tensor(x.dtype, rows), Type::tensor(x.dtype, rows)};
@@ -386,27 +355,24 @@ Result<Types> types(at::constant, const Context& c) {
   TG_TRY(Type type, c.declared());
   const Operand& value = c.op.operands[0];
   if (value.kind == Operand::Kind::keyword && static_cast<int64_t>(value.items.size()) != type.elements())
-    return c.error(1, fmt::format("dense has {} for {}", countText(value.items.size(), "value"), type.str()));
+    return c.error(1, "dense has {} for {}", countText(value.items.size(), "value"), type.str());
   auto check = [&](const Operand& literal) -> Result<void> {
     if (!literal.isLiteral()) return failAt(c.op.loc, "tg.constant: dense takes only numbers");
     if (represents(literal, type.dtype)) return {};
-    return failAt(c.op.loc, fmt::format("tg.constant: {} is not a value of type {}", literalText(literal),
-                                        name(type.dtype)));
+    return failAt(c.op.loc, "tg.constant: {} is not a value of type {}", literalText(literal),
+                  name(type.dtype));
   };
   if (value.isLiteral()) TG_CHECK(check(value));
   for (const Operand& item : value.items) TG_CHECK(check(item));
   const bool one = value.isLiteral() && value.number() == 1 && type.rank() == 0 && isFloat(type.dtype);
-  if (as::constant(c.op).seed() && !one)
-    return c.error(2, fmt::format("a seed is 1.0 of rank 0, not {}", type.str()));
+  if (as::constant(c.op).seed() && !one) return c.error(2, "a seed is 1.0 of rank 0, not {}", type.str());
   return Types{type};
 }
 
 Result<Types> types(at::grad, const Context& c) {
   if (c.in(0).rank() != 0 || c.in(0).dtype != DType::f32)
-    return c.error(1,
-                   fmt::format("the loss has type {}; {}", c.in(0).str(),
-                               c.in(0).rank() != 0 ? "reduce it with tg.mean or tg.sum" : "cast it to f32"),
-                   0);
+    return c.errorAt(0, 1, "the loss has type {}; {}", c.in(0).str(),
+                     c.in(0).rank() != 0 ? "reduce it with tg.mean or tg.sum" : "cast it to f32");
   Types out;
   for (int i = 1; i < c.op.numOperands(); ++i) out.push_back(c.in(i));
   if (out.empty()) return c.error(2, "there is no value to differentiate with respect to");
@@ -419,8 +385,8 @@ static Result<void> oneElementType(const Context& c, const Values& values, size_
   const DType dtype = values[first]->type.dtype;
   for (size_t index = first; index < first + static_cast<size_t>(count); ++index)
     if (values[index]->type.dtype != dtype)
-      return c.error(2, fmt::format("the group of %{} has %{}, which is {}", values[first]->name,
-                                    values[index]->name, values[index]->type.str()));
+      return c.error(2, "the group of %{} has %{}, which is {}", values[first]->name, values[index]->name,
+                     values[index]->type.str());
   return {};
 }
 
@@ -437,7 +403,7 @@ Result<Types> types(at::fused, const Context& c) {
     }
   size_t slots = c.op.groups.empty() ? types.size() : c.op.groups.size();
   if (yield->operands.size() != slots)
-    return c.error(1, fmt::format("{} result slots but {} yielded values", slots, yield->operands.size()));
+    return c.error(1, "{} result slots but {} yielded values", slots, yield->operands.size());
   size_t next = 0;
   for (size_t slot = 0; slot < slots; ++slot) {
     int members = c.op.groups.empty() ? 0 : c.op.groups[slot];
@@ -449,12 +415,10 @@ Result<Types> types(at::fused, const Context& c) {
       wanted = Type::tensor(wanted.dtype, {groupBytes(memberTypes) / byteSize(wanted.dtype)});
     }
     const Value* value = yield->in(static_cast<int>(slot));
-    if (!value)
-      return c.error(2, fmt::format("result {} is {}, the region yields a literal", slot, wanted.str()));
+    if (!value) return c.error(2, "result {} is {}, the region yields a literal", slot, wanted.str());
     const Type& yielded = value->type;
     if (!(yielded == wanted))
-      return c.error(2,
-                     fmt::format("result {} is {}, the region yields {}", slot, wanted.str(), yielded.str()));
+      return c.error(2, "result {} is {}, the region yields {}", slot, wanted.str(), yielded.str());
     next += members ? static_cast<size_t>(members) : 1;
   }
   TG_CHECK(inference::customRegion(c));
@@ -464,20 +428,20 @@ Result<Types> types(at::fused, const Context& c) {
 Result<Types> types(at::iota, const Context& c) {
   TG_TRY(Type type, c.declared());
   if (normalAxis(as::iota(c.op).axis(), type.rank()) < 0)
-    return c.error(1, fmt::format("axis {} is out of range for {}", as::iota(c.op).axis(), type.str()));
+    return c.error(1, "axis {} is out of range for {}", as::iota(c.op).axis(), type.str());
   return Types{type};
 }
 
 Result<Types> types(at::one_minus_pow, const Context& c) {
   if (double base = as::one_minus_pow(c.op).base(); !(base > 0 && base < 1))
-    return c.error(1, fmt::format("base {} is not between 0 and 1", base));
+    return c.error(1, "base {} is not between 0 and 1", base);
   return Types{Type::tensor(DType::f32, c.shape(0))};
 }
 
 Result<Types> types(at::cast, const Context& c) {
   TG_TRY(Type type, c.declared());
   if (!(type.shape == c.shape(0)))
-    return c.error(1, fmt::format("{} does not cast to {}", c.in(0).str(), type.str()), 0);
+    return c.errorAt(0, 1, "{} does not cast to {}", c.in(0).str(), type.str());
   return Types{type};
 }
 
@@ -487,7 +451,7 @@ Result<Types> types(at::gelu, const Context& c) { return Types{c.in(0)}; }
 
 Result<Types> types(at::gelu_grad, const Context& c) {
   const Type &x = c.in(at::gelu_grad::x), &dy = c.in(at::gelu_grad::dy);
-  if (!(x == dy)) return c.error(1, fmt::format("types differ: {} and {}", x.str(), dy.str()), 1);
+  if (!(x == dy)) return c.errorAt(1, 1, "types differ: {} and {}", x.str(), dy.str());
   return Types{x};
 }
 
@@ -534,8 +498,7 @@ static Result<void> hasOperands(const Op& op) {
     using table::SlotKind;
     if (slot.kind != SlotKind::value && slot.kind != SlotKind::symbol) break;
     if (count++ == op.operands.size())
-      return failAt(op.loc,
-                    fmt::format("{} [op.operand]: operand '{}' is missing", op.info().name, slot.name));
+      return failAt(op.loc, "{} [op.operand]: operand '{}' is missing", op.info().name, slot.name);
   }
   return {};
 }
@@ -553,8 +516,8 @@ Result<std::vector<Type>> infer(const Op& op, const Module* module) {
   TG_TRY(inference::Types types, inferAnySize(op, module));
   for (const Type& type : types)
     if (type.isTensor() && !hasValidExtents(type.shape))
-      return failAt(op.loc, fmt::format("{} [op.type]: the result {} has too many elements; the most are {}",
-                                        op.info().name, type.str(), kMaxElements));
+      return failAt(op.loc, "{} [op.type]: the result {} has too many elements; the most are {}",
+                    op.info().name, type.str(), kMaxElements);
   return types;
 }
 

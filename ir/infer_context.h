@@ -25,32 +25,36 @@ struct Context {
 
   const Type& in(int index) const { return op.in(index)->type; }
   const Shape& shape(int index) const { return in(index).shape; }
-  /// An error with the constraint's label and a note at the definition of operand `note`.
-  Error error(int constraint, std::string message, int note = -1) const {
-    std::string_view name = op.info().name;
-    std::string label(name.substr(name.find('.') + 1));
-    Error out = failAt(op.loc, fmt::format("{} [{}.c{}]: {}", name, label, constraint, message));
-    if (note >= 0 && op.operands[note].value)
-      return std::move(out).note(op.operands[note].value->loc,
-                                 fmt::format("%{} is defined here", op.operands[note].value->name));
+  /// An error with the constraint's label.
+  template <class... Args>
+  Error error(int constraint, fmt::format_string<Args...> format, Args&&... args) const {
+    std::string_view name = op.info().name, label = name.substr(name.find('.') + 1);
+    return failAt(op.loc, "{} [{}.c{}]: {}", name, label, constraint,
+                  fmt::format(format, std::forward<Args>(args)...));
+  }
+  /// The same with a note at the definition of an operand.
+  template <class... Args>
+  Error errorAt(int operand, int constraint, fmt::format_string<Args...> format, Args&&... args) const {
+    Error out = error(constraint, format, std::forward<Args>(args)...);
+    if (const Value* value = op.operands[operand].value)
+      out.addNote(value->loc, fmt::format("%{} is defined here", value->name));
     return out;
   }
   std::string_view label() const { return op.info().name; }
   /// An error for the constraint if `dtype` cannot represent the number of an attribute.
   Result<void> mayHold(DType dtype, double number, int constraint, std::string_view attribute) const {
     if (represents(number, dtype)) return {};
-    return error(constraint,
-                 fmt::format("{} {} is not a value of type {}", attribute, formatReal(number), name(dtype)));
+    return error(constraint, "{} {} is not a value of type {}", attribute, formatReal(number), name(dtype));
   }
   /// An error for the constraint unless the attribute `eps`, which is added before a root, is finite and not
   /// negative.
   Result<void> mayBeEps(double eps, int constraint) const {
     if (eps >= 0 && std::isfinite(eps)) return {};
-    return error(constraint, fmt::format("eps = {} is not 0 or more and finite", formatReal(eps)));
+    return error(constraint, "eps = {} is not 0 or more and finite", formatReal(eps));
   }
   /// The declared type, for ops whose type does not follow from operands.
   Result<Type> declared() const {
-    if (op.results.empty()) return failAt(op.loc, fmt::format("{}: the result type must be given", label()));
+    if (op.results.empty()) return failAt(op.loc, "{}: the result type must be given", label());
     return op.results[0]->type;
   }
 };

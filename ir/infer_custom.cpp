@@ -27,14 +27,13 @@ Result<void> checkCounts(const Context& c, const Item& kernel, const std::vector
     inputs += param.input >= 0;
     results += param.result >= 0;
   }
-  if (results == 0) return c.error(2, fmt::format("@{} has no result", kernel.name));
+  if (results == 0) return c.error(2, "@{} has no result", kernel.name);
   if (c.op.numOperands() - 1 != inputs)
-    return c.error(2, fmt::format("@{} has {} in and inout parameters, {}", kernel.name, inputs,
-                                  countText(c.op.numOperands() - 1, "input is given", "inputs are given")));
+    return c.error(2, "@{} has {} in and inout parameters, {}", kernel.name, inputs,
+                   countText(c.op.numOperands() - 1, "input is given", "inputs are given"));
   if (static_cast<int>(c.op.results.size()) != results)
-    return c.error(2,
-                   fmt::format("@{} has {} out, inout, accum and tape parameters, {}", kernel.name, results,
-                               countText(c.op.results.size(), "result is named", "results are named")));
+    return c.error(2, "@{} has {} out, inout, accum and tape parameters, {}", kernel.name, results,
+                   countText(c.op.results.size(), "result is named", "results are named"));
   return {};
 }
 
@@ -43,14 +42,11 @@ Result<void> checkFit(const Context& c, const Value& param, const Value& value, 
   std::string pair = fmt::format("%{}: {} is bound to {}: {}", param.name, buffer.str(),
                                  value.name.empty() ? "a result" : "%" + value.name, value.type.str());
   if (!buffer.isBuffer() || buffer.mode == BufMode::shared || buffer.mode == BufMode::local || buffer.texel)
-    return c.error(3, fmt::format("{}; only plain buffers are bound", pair), note);
-  if (!elementsFit(value.type, buffer)) return c.error(3, fmt::format("{}: the elements differ", pair), note);
+    return c.errorAt(note, 3, "{}; only plain buffers are bound", pair);
+  if (!elementsFit(value.type, buffer)) return c.errorAt(note, 3, "{}: the elements differ", pair);
   if (!boundShape(value.type, buffer))
-    return c.error(
-        3,
-        fmt::format("{}: the extents differ{}", pair,
-                    buffer.lanes > 1 ? fmt::format(", the last counts vectors of {}", buffer.lanes) : ""),
-        note);
+    return c.errorAt(note, 3, "{}: the extents differ{}", pair,
+                     buffer.lanes > 1 ? fmt::format(", the last counts vectors of {}", buffer.lanes) : "");
   return {};
 }
 
@@ -74,9 +70,8 @@ Result<void> checkNames(const Context& c, const Item& kernel) {
       if (known == all.end())
         all.push_back({names[axis], &param, extent});
       else if (known->extent != extent)
-        return c.error(6, fmt::format("{} is {} in %{}: {} and {} in %{}: {}", names[axis], known->extent,
-                                      known->param->name, namedType(*known->param), extent, param.name,
-                                      namedType(param)));
+        return c.error(6, "{} is {} in %{}: {} and {} in %{}: {}", names[axis], known->extent,
+                       known->param->name, namedType(*known->param), extent, param.name, namedType(param));
     }
   }
   return {};
@@ -87,15 +82,15 @@ Result<void> checkBatch(const Context& c, const Item& kernel, const std::vector<
   std::vector<int64_t> axes = as::custom(c.op).batch();
   if (axes.empty()) return {};
   if (axes.size() != c.op.results.size())
-    return c.error(5, fmt::format("batch gives {} for {}", countText(axes.size(), "axis", "axes"),
-                                  countText(c.op.results.size(), "result")));
+    return c.error(5, "batch gives {} for {}", countText(axes.size(), "axis", "axes"),
+                   countText(c.op.results.size(), "result"));
   for (size_t index = 0; index < params.size(); ++index) {
     if (params[index].result < 0) continue;
     const Value& arg = *kernel.body.args[index];
     int64_t axis = axes[static_cast<size_t>(params[index].result)];
     if (axis == -1) continue;
     if (axis < 0 || axis >= arg.type.rank() || arg.type.shape[static_cast<int>(axis)] != Shape::kDynamic)
-      return c.error(5, fmt::format("axis {} of %{}: {} is not open", axis, arg.name, arg.type.str()));
+      return c.error(5, "axis {} of %{}: {} is not open", axis, arg.name, arg.type.str());
   }
   return {};
 }
@@ -130,7 +125,7 @@ Result<Types> types(at::custom, const Context& c) {
   for (const auto& result : c.op.results) out.push_back(result->type);
   if (!c.module) return out;
   const Item* kernel = customKernel(c.op, *c.module);
-  if (!kernel) return c.error(1, fmt::format("there is no kernel @{}", c.op.operands[0].text));
+  if (!kernel) return c.error(1, "there is no kernel @{}", c.op.operands[0].text);
   std::vector<CustomParam> params = customParams(*kernel);
   TG_CHECK(checkCounts(c, *kernel, params));
   for (size_t index = 0; index < params.size(); ++index) {
@@ -139,18 +134,16 @@ Result<Types> types(at::custom, const Context& c) {
     if (input >= 0) TG_CHECK(checkFit(c, arg, *c.op.in(input + 1), input + 1));
     if (result >= 0) TG_CHECK(checkFit(c, arg, *c.op.result(result), -1));
     if (input >= 0 && result >= 0 && !(c.in(input + 1) == c.op.result(result)->type))
-      return c.error(3,
-                     fmt::format("%{} takes {} and gives {}", arg.name, c.in(input + 1).str(),
-                                 c.op.result(result)->type.str()),
-                     input + 1);
+      return c.errorAt(input + 1, 3, "%{} takes {} and gives {}", arg.name, c.in(input + 1).str(),
+                       c.op.result(result)->type.str());
   }
   TG_CHECK(checkNames(c, *kernel));
   TG_CHECK(checkBatch(c, *kernel, params));
   const std::vector<Shape> shapes = boundShapes(c.op, *kernel);
-  if (auto grid = evaluateGrid(*kernel, shapes); !grid) return c.error(4, grid.error().message());
+  if (auto grid = evaluateGrid(*kernel, shapes); !grid) return c.error(4, "{}", grid.error().message());
   if (auto inside = checkIndices(*kernel, shapes); !inside) {
     const Diagnostic& access = inside.error().diagnostics().front();
-    return c.error(7, access.message).note(access.loc, "the access is here");
+    return c.error(7, "{}", access.message).note(access.loc, "the access is here");
   }
   return out;
 }

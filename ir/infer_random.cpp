@@ -11,10 +11,9 @@ namespace tg::inference {
 /// Checks the key and the salt, which all random ops have.
 static Result<void> checkKey(const Context& c, int rng) {
   if (!(c.in(rng) == Type::tensor(DType::i32, {2})))
-    return c.error(1, fmt::format("the key is {}, not tensor<2xi32>", c.in(rng).str()), rng);
+    return c.errorAt(rng, 1, "the key is {}, not tensor<2xi32>", c.in(rng).str());
   const int64_t salt = as::random_uniform(c.op).salt();
-  if (salt < 0 || salt > UINT32_MAX)
-    return c.error(2, fmt::format("salt = {} is not in 0 … {}", salt, UINT32_MAX));
+  if (salt < 0 || salt > UINT32_MAX) return c.error(2, "salt = {} is not in 0 … {}", salt, UINT32_MAX);
   return {};
 }
 
@@ -22,7 +21,7 @@ static Result<void> checkKey(const Context& c, int rng) {
 static Result<void> checkFirst(const Context& c, int which) {
   const int64_t first = as::random_uniform(c.op).first();
   if (first < 0 || first > UINT32_MAX || first % 4 != 0)
-    return c.error(which, fmt::format("first = {} is not a multiple of 4 in 0 … {}", first, UINT32_MAX));
+    return c.error(which, "first = {} is not a multiple of 4 in 0 … {}", first, UINT32_MAX);
   return {};
 }
 
@@ -30,8 +29,7 @@ static Result<void> checkFirst(const Context& c, int which) {
 static Result<Type> drawn(const Context& c) {
   TG_CHECK(checkKey(c, 0));
   TG_TRY(Type type, c.declared());
-  if (type.dtype != DType::f32)
-    return c.error(3, fmt::format("the result is {}; draw f32 and cast it", type.str()));
+  if (type.dtype != DType::f32) return c.error(3, "the result is {}; draw f32 and cast it", type.str());
   TG_CHECK(checkFirst(c, 5));
   return type;
 }
@@ -44,7 +42,7 @@ Result<Types> types(at::random_uniform, const Context& c) {
   const double low = as::random_uniform(c.op).low(), high = as::random_uniform(c.op).high();
   if (!isFinite(low) || !isFinite(high) || !isFinite(high - low) ||
       !(static_cast<float>(low) < static_cast<float>(high)))
-    return c.error(4, fmt::format("[{}, {}) is not an interval of f32", low, high));
+    return c.error(4, "[{}, {}) is not an interval of f32", low, high);
   return Types{type};
 }
 
@@ -52,15 +50,14 @@ Result<Types> types(at::random_normal, const Context& c) {
   TG_TRY(Type type, drawn(c));
   const double mean = as::random_normal(c.op).mean(), std = as::random_normal(c.op).std();
   if (!isFinite(mean) || !isFinite(std) || std < 0)
-    return c.error(4, fmt::format("there is no normal distribution of mean {} and std {}", mean, std));
+    return c.error(4, "there is no normal distribution of mean {} and std {}", mean, std);
   return Types{type};
 }
 
 Result<Types> types(at::dropout, const Context& c) {
   TG_CHECK(checkKey(c, 1));
   const auto p = static_cast<float>(as::dropout(c.op).p());
-  if (!(p >= 0 && p < 1))
-    return c.error(3, fmt::format("p = {} is not in [0, 1)", formatReal(as::dropout(c.op).p())));
+  if (!(p >= 0 && p < 1)) return c.error(3, "p = {} is not in [0, 1)", formatReal(as::dropout(c.op).p()));
   TG_CHECK(checkFirst(c, 4));
   return Types{c.in(0)};
 }
@@ -69,7 +66,7 @@ Result<Types> types(at::categorical, const Context& c) {
   TG_CHECK(checkKey(c, 1));
   const int64_t axis = as::categorical(c.op).axis();
   if (normalAxis(axis, c.in(0).rank()) < 0)
-    return c.error(3, fmt::format("axis {} is out of range for rank {}", axis, c.in(0).rank()), 0);
+    return c.errorAt(0, 3, "axis {} is out of range for rank {}", axis, c.in(0).rank());
   return Types{Type::tensor(DType::i32, reducedShape(c.shape(0), {axis}, false))};
 }
 

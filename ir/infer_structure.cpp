@@ -14,9 +14,8 @@ Result<void> checkAxes(const Context& c, const std::vector<int64_t>& axes, int r
   std::array<bool, kMaxRank> seen{};
   for (int64_t axis : axes) {
     int normal = normalAxis(axis, rank);
-    if (normal < 0)
-      return c.error(constraint, fmt::format("axis {} is out of range for rank {}", axis, rank));
-    if (seen[normal]) return c.error(constraint, fmt::format("axis {} is given twice", axis));
+    if (normal < 0) return c.error(constraint, "axis {} is out of range for rank {}", axis, rank);
+    if (seen[normal]) return c.error(constraint, "axis {} is given twice", axis);
     seen[normal] = true;
   }
   return {};
@@ -26,7 +25,7 @@ Result<void> checkAxes(const Context& c, const std::vector<int64_t>& axes, int r
 static Result<int> axisOf(const Context& c, std::string_view attr, int rank, int constraint) {
   int64_t given = c.op.intAttr(attr);
   int axis = normalAxis(given, rank);
-  if (axis < 0) return c.error(constraint, fmt::format("axis {} is out of range for rank {}", given, rank));
+  if (axis < 0) return c.error(constraint, "axis {} is out of range for rank {}", given, rank);
   return axis;
 }
 
@@ -47,9 +46,9 @@ Result<Types> types(at::stack, const Context& c) {
   if (c.op.operands.empty()) return c.error(1, "there is no operand to join");
   for (int i = 1; i < c.op.numOperands(); ++i)
     if (!(c.in(i) == c.in(0)))
-      return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(i).str()), i);
+      return c.errorAt(i, 1, "types differ: {} and {}", c.in(0).str(), c.in(i).str());
   int rank = c.in(0).rank() + 1;
-  if (rank > kMaxRank) return c.error(2, fmt::format("the result's rank is over {}", kMaxRank), 0);
+  if (rank > kMaxRank) return c.errorAt(0, 2, "the result's rank is over {}", kMaxRank);
   TG_TRY(int at, axisOf(c, "axis", rank, 2));
   Shape shape;
   for (int axis = 0; axis < rank; ++axis)
@@ -62,8 +61,7 @@ static Result<void> checkReaders(const Context& c) {
   for (const auto& result : c.op.results)
     for (const Use& use : result->uses)
       if (const Op* reader = use.user(); !hostReads(*reader))
-        return c.error(
-            4, fmt::format("{} reads %{}, which only the host may read", reader->info().name, result->name));
+        return c.error(4, "{} reads %{}, which only the host may read", reader->info().name, result->name);
   return {};
 }
 
@@ -75,15 +73,14 @@ Result<Types> types(at::adjoin, const Context& c) {
   for (int i = 0; i < c.op.numOperands(); ++i) {
     const Type& part = c.in(i);
     if (part.dtype != type.dtype)
-      return c.error(2, fmt::format("operand {} is {}, the result {}", i, part.str(), type.str()), i);
+      return c.errorAt(i, 2, "operand {} is {}, the result {}", i, part.str(), type.str());
     if (i + 1 < c.op.numOperands() && part.bytes() % kMember != 0)
-      return c.error(3, fmt::format("operand {} takes {} bytes, no multiple of {}", i, part.bytes(), kMember),
-                     i);
+      return c.errorAt(i, 3, "operand {} takes {} bytes, no multiple of {}", i, part.bytes(), kMember);
     elements += part.elements();
   }
   if (elements != type.elements())
-    return c.error(2, fmt::format("the operands have {}, {} has {}", countText(elements, "element"),
-                                  type.str(), type.elements()));
+    return c.error(2, "the operands have {}, {} has {}", countText(elements, "element"), type.str(),
+                   type.elements());
   TG_CHECK(checkReaders(c));
   return Types{type};
 }
@@ -95,24 +92,19 @@ Result<Types> types(at::split, const Context& c) {
   if ((sections != 0) == !sizes.empty()) return c.error(2, "give exactly one of sections and sizes");
   if (sections != 0) {
     if (sections < 0 || extent % sections != 0)
-      return c.error(
-          3, fmt::format("{} sections do not divide axis {} with extent {}", sections, axis, extent), 0);
+      return c.errorAt(0, 3, "{} sections do not divide axis {} with extent {}", sections, axis, extent);
     sizes.assign(static_cast<size_t>(sections), extent / sections);
   }
   int64_t left = extent;
   for (int64_t size : sizes) {
     if (size < 1 || size > left)
-      return c.error(
-          4,
-          fmt::format("sizes {} do not cut axis {} with extent {}", c.op.attr("sizes").str(), axis, extent),
-          0);
+      return c.errorAt(0, 4, "sizes {} do not cut axis {} with extent {}", c.op.attr("sizes").str(), axis,
+                       extent);
     left -= size;
   }
   if (left)
-    return c.error(4,
-                   fmt::format("sizes {} leave {} of axis {} with extent {}", c.op.attr("sizes").str(), left,
-                               axis, extent),
-                   0);
+    return c.errorAt(0, 4, "sizes {} leave {} of axis {} with extent {}", c.op.attr("sizes").str(), left,
+                     axis, extent);
   Types out(sizes.size(), c.in(0));
   for (size_t i = 0; i < sizes.size(); ++i) out[i].shape[axis] = sizes[i];
   return out;
@@ -122,31 +114,29 @@ Result<Types> types(at::tile, const Context& c) {
   std::vector<int64_t> repeats = as::tile(c.op).repeats();
   int rank = static_cast<int>(std::min<size_t>(repeats.size(), kMaxRank + 1));
   int added = rank - c.in(0).rank();
-  if (added < 0) return c.error(1, fmt::format("repeats need {} entries or more", c.in(0).rank()), 0);
-  if (rank > kMaxRank) return c.error(3, fmt::format("the result's rank is over {}", kMaxRank), 0);
+  if (added < 0) return c.errorAt(0, 1, "repeats need {} entries or more", c.in(0).rank());
+  if (rank > kMaxRank) return c.errorAt(0, 3, "the result's rank is over {}", kMaxRank);
   Shape shape;
   int split = 0;  // axes that the decomposition splits in two: repeated ones of more than one element
   for (int axis = 0; axis < rank; ++axis) {
     int64_t extent = axis < added ? 1 : c.shape(0)[axis - added], times = repeats[static_cast<size_t>(axis)];
-    if (times < 1) return c.error(2, fmt::format("repeat {} is not positive", times));
+    if (times < 1) return c.error(2, "repeat {} is not positive", times);
     if (times > kMaxElements / extent)
-      return c.error(2, fmt::format("repeat {} is over {}", times, kMaxElements / extent));
+      return c.error(2, "repeat {} is over {}", times, kMaxElements / extent);
     split += times > 1 && extent > 1;
     shape.push(extent * times);
   }
   if (rank + split > kMaxRank)
-    return c.error(
-        3,
-        fmt::format("the rank, {}, and one more for each repeated axis of two elements or more, {}, "
-                    "are over {} together{}",
-                    rank, split, kMaxRank, rank < kMaxRank ? "; tile one axis after the other" : ""),
-        0);
+    return c.errorAt(0, 3,
+                     "the rank, {}, and one more for each repeated axis of two elements or more, {}, are "
+                     "over {} together{}",
+                     rank, split, kMaxRank, rank < kMaxRank ? "; tile one axis after the other" : "");
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
 Result<Types> types(at::where_causal, const Context& c) {
   const Type& x = c.in(0);
-  if (x.rank() < 2) return c.error(1, fmt::format("x is {}, of rank under 2", x.str()), 0);
+  if (x.rank() < 2) return c.errorAt(0, 1, "x is {}, of rank under 2", x.str());
   TG_CHECK(c.mayHold(x.dtype, as::where_causal(c.op).fill(), 2, "fill"));
   return Types{x};
 }
@@ -157,8 +147,7 @@ Result<Types> types(at::take_along_axis, const Context& c) {
   bool fits = ids.rank() == x.rank();
   for (int i = 0; fits && i < x.rank(); ++i) fits = i == axis || ids.shape[i] == x.shape[i];
   if (!fits)
-    return c.error(
-        2, fmt::format("ids {} do not match {} on the axes other than {}", ids.str(), x.str(), axis), 1);
+    return c.errorAt(1, 2, "ids {} do not match {} on the axes other than {}", ids.str(), x.str(), axis);
   return Types{Type::tensor(x.dtype, ids.shape)};
 }
 
@@ -166,12 +155,10 @@ Result<Types> types(at::take_along_axis_grad, const Context& c) {
   Type type = c.in(at::take_along_axis_grad::dy);
   TG_TRY(int axis, axisOf(c, "axis", type.rank(), 1));
   if (!(c.shape(at::take_along_axis_grad::ids) == c.shape(at::take_along_axis_grad::dy)))
-    return c.error(2,
-                   fmt::format("shapes differ: {} and {}", c.in(at::take_along_axis_grad::ids).str(),
-                               c.in(at::take_along_axis_grad::dy).str()),
-                   1);
+    return c.errorAt(1, 2, "shapes differ: {} and {}", c.in(at::take_along_axis_grad::ids).str(),
+                     c.in(at::take_along_axis_grad::dy).str());
   int64_t extent = as::take_along_axis_grad(c.op).extent();
-  if (extent < 1) return c.error(3, fmt::format("extent = {} is not positive", extent));
+  if (extent < 1) return c.error(3, "extent = {} is not positive", extent);
   type.shape[axis] = extent;
   return Types{type};
 }

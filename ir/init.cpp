@@ -24,31 +24,30 @@ constexpr InitKind kKinds[] = {{"zeros", Draw::fill, 0, 0},    {"ones", Draw::fi
 Result<const InitKind*> initKind(std::string_view name, const Type& type, std::span<const double> args) {
   const auto kind = std::ranges::find(kKinds, name, &InitKind::name);
   if (kind == std::end(kKinds))
-    return fail(fmt::format(
-        "expected zeros, ones, constant, uniform, randn, kaiming, xavier or dense<…>, got '{}'", name));
+    return fail("expected zeros, ones, constant, uniform, randn, kaiming, xavier or dense<…>, got '{}'",
+                name);
   if (args.size() < kind->minArgs || args.size() > kind->maxArgs)
-    return fail(fmt::format("{} takes {}{}, got {}", name,
-                            kind->minArgs == kind->maxArgs ? "" : fmt::format("{} or ", kind->minArgs),
-                            countText(kind->maxArgs, "argument"), args.size()));
+    return fail("{} takes {}{}, got {}", name,
+                kind->minArgs == kind->maxArgs ? "" : fmt::format("{} or ", kind->minArgs),
+                countText(kind->maxArgs, "argument"), args.size());
   if (kind->draw == Draw::fill) return kind;
-  if (!isFloat(type.dtype)) return fail(fmt::format("{} needs a float type, got {}", name, type.str()));
+  if (!isFloat(type.dtype)) return fail("{} needs a float type, got {}", name, type.str());
   for (const double arg : args)
-    if (!std::isfinite(arg)) return fail(fmt::format("{} needs finite arguments, got {}", name, arg));
+    if (!std::isfinite(arg)) return fail("{} needs finite arguments, got {}", name, arg);
   if (kind->draw == Draw::uniform && args[0] > args[1])
-    return fail(fmt::format("uniform needs its lower bound first, got {} and {}", args[0], args[1]));
+    return fail("uniform needs its lower bound first, got {} and {}", args[0], args[1]);
   if (kind->draw == Draw::normal && !args.empty() && args[0] < 0)
-    return fail(fmt::format("{} needs an argument of 0 and more, got {}", name, args[0]));
+    return fail("{} needs an argument of 0 and more, got {}", name, args[0]);
   if ((name == "kaiming" || name == "xavier") && type.rank() < 2)
-    return fail(fmt::format("{} needs a matrix or a convolution's filter, got {}", name, type.str()));
+    return fail("{} needs a matrix or a convolution's filter, got {}", name, type.str());
   return kind;
 }
 
 Result<std::vector<double>> initNumbers(const Attr& init) {
-  if (!init.dict.empty())
-    return fail(fmt::format("{} takes no named argument '{}'", init.text, init.dict[0].name));
+  if (!init.dict.empty()) return fail("{} takes no named argument '{}'", init.text, init.dict[0].name);
   std::vector<double> out;
   for (const Attr& member : init.list) {
-    if (!member.isNumber()) return fail(fmt::format("{} is not a number", member.str()));
+    if (!member.isNumber()) return fail("{} is not a number", member.str());
     out.push_back(member.number());
   }
   return out;

@@ -194,13 +194,13 @@ std::string sentence(const Unmet& need) {
 }
 
 Error overLimit(const Loc& loc, std::string_view who, const Unmet& need, const Target& target) {
-  return failAt(loc, fmt::format("{} has {} {}, more than the {} of target '{}'", who, need.needed, need.what,
-                                 need.available, target.name));
+  return failAt(loc, "{} has {} {}, more than the {} of target '{}'", who, need.needed, need.what,
+                need.available, target.name);
 }
 
 Error overBinding(const Loc& loc, std::string_view what, int64_t bytes, int64_t most, const Target& target) {
-  return failAt(loc, fmt::format("{} takes {} bytes, more than the {} one binding may span on target '{}'",
-                                 what, bytes, most, target.name))
+  return failAt(loc, "{} takes {} bytes, more than the {} one binding may span on target '{}'", what, bytes,
+                most, target.name)
       .note(loc, "a smaller batch, context or vocabulary makes it fit; so does a target with a larger "
                  "storage_range, "
                  "such as --target=auto on a device that has one");
@@ -219,8 +219,7 @@ Result<void> checkLimits(const Target& made, const Target& device, std::string_v
   most[LimitId::texelAlignment] = kAnyAlignment;  // covered by `alignment`
   const std::string over = listed(unmet(most, limitsOf(device)));
   if (over.empty()) return {};
-  return fail(fmt::format("the module is made for target '{}', whose limits {} lacks: {}", made.name,
-                          deviceName, over));
+  return fail("the module is made for target '{}', whose limits {} lacks: {}", made.name, deviceName, over);
 }
 
 }  // namespace tg

@@ -191,10 +191,8 @@ Result<Type> ParseCore::parseCoopmat(const Loc& loc, std::string_view raw) {
               split->first[1] != Shape::kDynamic && use;
   if (!fits)
     return failAt(
-        loc,
-        fmt::format(
-            "'coopmat<{}>' is not a matrix type; the form is coopmat<f16, 16x16, A>, with B or acc for A",
-            raw.substr(0, 60)));
+        loc, "'coopmat<{}>' is not a matrix type; the form is coopmat<f16, 16x16, A>, with B or acc for A",
+        raw.substr(0, 60));
   return Type::coopmat(element->dtype, split->first[0], split->first[1], *use);
 }
 
@@ -203,32 +201,29 @@ Result<Type> ParseCore::parseBuffer(const Loc& loc, std::vector<std::string>* ax
   std::string_view raw = trim(lex_.rawUntil(','));
   if (const size_t end = raw.find('>');
       end != std::string_view::npos && raw.find('<') == std::string_view::npos)
-    return failAt(
-        loc, fmt::format("'buf<{}>' lacks a mode, as buf<{}, in>", raw.substr(0, end), raw.substr(0, end)));
+    return failAt(loc, "'buf<{}>' lacks a mode, as buf<{}, in>", raw.substr(0, end), raw.substr(0, end));
   std::vector<std::string> names;
   auto split = splitShape(raw, &names);
   auto element = split ? scalarNamed(split->second) : std::nullopt;
-  if (!element) return failAt(loc, fmt::format("'{}' is not a buffer shape and element", raw.substr(0, 60)));
+  if (!element) return failAt(loc, "'{}' is not a buffer shape and element", raw.substr(0, 60));
   for (const std::string& axis : names)
     if (!axes && !axis.empty())
-      return failAt(
-          loc, fmt::format("'{}' is not a number or constant; only a kernel's parameters have named extents",
-                           axis));
+      return failAt(loc, "'{}' is not a number or constant; only a kernel's parameters have named extents",
+                    axis);
   Shape fixed;
   for (int64_t dim : split->first) fixed.push(dim == Shape::kDynamic ? 1 : dim);
   if (!hasValidExtents(fixed))
-    return failAt(loc, fmt::format("'{}' has more than {} elements", raw.substr(0, 60), kMaxElements));
+    return failAt(loc, "'{}' has more than {} elements", raw.substr(0, 60), kMaxElements);
   TG_TRY(std::string modeName, expectWord("a buffer mode"));
   std::optional<BufMode> mode;
   for (int m = 0; m <= static_cast<int>(BufMode::tape); ++m)
     if (modeName == name(static_cast<BufMode>(m))) mode = static_cast<BufMode>(m);
   if (!mode)
-    return failAt(
-        loc, fmt::format("'{}' is not a buffer mode; known: in out inout accum shared local tape", modeName));
+    return failAt(loc, "'{}' is not a buffer mode; known: in out inout accum shared local tape", modeName);
   bool texel = false;
   if (accept(",")) {
     TG_TRY(std::string word, expectWord("'texel'"));
-    if (word != "texel") return failAt(loc, fmt::format("expected 'texel', got '{}'", word));
+    if (word != "texel") return failAt(loc, "expected 'texel', got '{}'", word);
     texel = true;
   }
   TG_CHECK(expect(">"));
@@ -245,20 +240,20 @@ Result<Type> ParseCore::parseType(std::vector<std::string>* axes) {
     auto split = splitShape(raw, nullptr);
     auto dtype = split ? dtypeNamed(split->second) : std::nullopt;
     if (split && !dtype && !split->second.empty())
-      return failAt(loc(), fmt::format("'tensor<{}>' needs an element type {}, not '{}'", raw.substr(0, 60),
-                                       dtypeNames(), split->second.substr(0, 60)));
+      return failAt(loc(), "'tensor<{}>' needs an element type {}, not '{}'", raw.substr(0, 60), dtypeNames(),
+                    split->second.substr(0, 60));
     if (std::ranges::count(raw, 'x') > kMaxRank && !split)
-      return failAt(loc(), fmt::format("'tensor<{}>' has more than {} axes", raw.substr(0, 60), kMaxRank));
+      return failAt(loc(), "'tensor<{}>' has more than {} axes", raw.substr(0, 60), kMaxRank);
     if (!dtype)
-      return failAt(loc(), fmt::format("'tensor<{}>' is not a tensor type: it has extents of at least 1, "
-                                       "then an element type, as 2x3xf32",
-                                       raw.substr(0, 60)));
+      return failAt(
+          loc(),
+          "'tensor<{}>' is not a tensor type: it has extents of at least 1, then an element type, as 2x3xf32",
+          raw.substr(0, 60));
     for (int64_t dim : split->first)
       if (dim == Shape::kDynamic)
         return failAt(loc(), "a tensor's extents are fixed; '?' is for kernel buffers");
     if (!hasValidExtents(split->first))
-      return failAt(loc(),
-                    fmt::format("'tensor<{}>' has more than {} elements", raw.substr(0, 60), kMaxElements));
+      return failAt(loc(), "'tensor<{}>' has more than {} elements", raw.substr(0, 60), kMaxElements);
     return Type::tensor(*dtype, split->first);
   }
   if (head == "buf") {
@@ -274,7 +269,7 @@ Result<Type> ParseCore::parseType(std::vector<std::string>* axes) {
   const char* way = head == "i1"               ? "; a kernel's conditions are bool"
                     : head.starts_with("vec3") ? "; vectors have 2 or 4 lanes: use three f32, or a vec4"
                                                : "";
-  return failAt(loc(), fmt::format("'{}' is not a type{}", head.substr(0, 60), way));
+  return failAt(loc(), "'{}' is not a type{}", head.substr(0, 60), way);
 }
 
 Result<Attr> ParseCore::parseAttrList(std::string_view close, int depth) {
@@ -295,8 +290,7 @@ Result<AttrList> ParseCore::parseAttrMembers(int depth) {
     Loc loc = here();
     TG_TRY(std::string memberName, expectWord("an attribute's name"));
     TG_CHECK(expect("="));
-    if (find(members, memberName))
-      return failAt(loc, fmt::format("attribute '{}' is given twice", memberName));
+    if (find(members, memberName)) return failAt(loc, "attribute '{}' is given twice", memberName);
     TG_TRY(Attr value, parseAttrValue(depth + 1));
     members.push_back({std::move(memberName), std::move(value)});
   } while (accept(","));

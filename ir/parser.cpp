@@ -14,7 +14,7 @@ namespace tg {
 Result<void> Parser::define(Value* value, const Loc& loc) {
   auto [it, fresh] = scope_.emplace(value->name, value);
   if (!fresh)
-    return std::move(failAt(loc, fmt::format("redefinition of %{}", value->name)))
+    return std::move(failAt(loc, "redefinition of %{}", value->name))
         .note(it->second->loc, "first defined here");
   defined_.push_back(value->name);
   return {};
@@ -94,8 +94,7 @@ Result<void> Parser::attributesAndBody(Item& item) {
     Loc loc = here();
     TG_TRY(AttrList attrs, parseAttrMembers());
     for (NamedAttr& attr : attrs) {
-      if (find(item.attrs, attr.name))
-        return failAt(loc, fmt::format("attribute '{}' is given twice", attr.name));
+      if (find(item.attrs, attr.name)) return failAt(loc, "attribute '{}' is given twice", attr.name);
       item.attrs.push_back(std::move(attr));
     }
   }
@@ -187,15 +186,13 @@ Result<void> Parser::item() {
   for (int k = 0; k <= static_cast<int>(ItemKind::binary); ++k)
     if (kindName == name(static_cast<ItemKind>(k))) kind = static_cast<ItemKind>(k);
   if (!kind)
-    return failAt(loc,
-                  fmt::format("'{}' is not a module item; known: param state func kernel buffer binary const",
-                              kindName.substr(0, 60)));
+    return failAt(loc, "'{}' is not a module item; known: param state func kernel buffer binary const",
+                  kindName.substr(0, 60));
   Loc nameLoc = here();
   TG_TRY(std::string itemName, expectSymbol("the item's name"));
   const bool storage = isStorage(*kind);  // which share their names
   if (const Item* other = storage ? module_->storage(itemName) : module_->find(*kind, itemName))
-    return std::move(failAt(nameLoc, fmt::format("redefinition of @{}", itemName)))
-        .note(other->loc, "first defined here");
+    return std::move(failAt(nameLoc, "redefinition of @{}", itemName)).note(other->loc, "first defined here");
   Item* item = module_->add(*kind, std::move(itemName));
   item->loc = loc;
   switch (*kind) {
@@ -234,8 +231,7 @@ Result<std::unique_ptr<Module>> Parser::module() {
     for (int s = 0; s <= static_cast<int>(Stage::spirv); ++s)
       if (stageName == name(static_cast<Stage>(s))) module_->stage = static_cast<Stage>(s), known = true;
     if (!known)
-      return failAt(loc,
-                    fmt::format("'{}' is not a stage; known: tensor fused planned kernel spirv", stageName));
+      return failAt(loc, "'{}' is not a stage; known: tensor fused planned kernel spirv", stageName);
     TG_CHECK(expect(")"));
   }
   if (lex_.peek().isWord("attributes")) {
@@ -254,7 +250,7 @@ Result<std::unique_ptr<Module>> Parser::module() {
 
 Result<std::unique_ptr<Module>> parse(std::string_view text, std::string fileName) {
   constexpr size_t kMaxText = size_t{1} << 31;
-  if (text.size() >= kMaxText) return fail(fmt::format("{}: the file is larger than 2 GiB", fileName));
+  if (text.size() >= kMaxText) return fail("{}: the file is larger than 2 GiB", fileName);
   auto file = std::make_shared<SourceFile>(SourceFile{std::move(fileName), std::string(text)});
   return Parser(std::move(file)).module();
 }

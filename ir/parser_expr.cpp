@@ -92,9 +92,9 @@ Result<Operand> Parser::unary(int depth) {
                                                                         : Operand::literal(-of.number());
     if (of.isLiteral() && *sign == '!') return Operand::literal(int64_t{of.number() == 0});
     if (of.isLiteral() && of.isInteger) return Operand::literal(~of.integer);
-    if (expressions_ == Expressions::grid) return failAt(loc, fmt::format("a grid has no operator {}", sign));
+    if (expressions_ == Expressions::grid) return failAt(loc, "a grid has no operator {}", sign);
     if (*sign == '!' && !of.isLiteral() && of.value->type.dtype != DType::i1)
-      return failAt(loc, fmt::format("! takes bool, not {}", of.value->type.str()));
+      return failAt(loc, "! takes bool, not {}", of.value->type.str());
     return emit(code, {std::move(of)}, loc);
   }
   return primary(depth);
@@ -148,7 +148,7 @@ Result<Operand> Parser::wordTerm(int depth) {
     return known->value.isInteger ? Operand::literal(known->value.integer)
                                   : Operand::literal(known->value.real);
   if (auto extent = axisExtent(word)) return *extent;
-  return failAt(loc, fmt::format("'{}' is neither a constant nor an extent here", word.substr(0, 60)));
+  return failAt(loc, "'{}' is neither a constant nor an extent here", word.substr(0, 60));
 }
 
 bool Parser::namesValue(std::string_view word) const {
@@ -255,7 +255,7 @@ static std::optional<Operand> folded(Opcode code, const Operand& x, const Operan
 Result<Operand> Parser::combine(const Infix& infix, Operand left, Operand right, const Loc& loc) {
   if (left.isLiteral() && right.isLiteral()) {
     if (auto value = folded(infix.code, left, right)) return *value;
-    return failAt(loc, fmt::format("{} {} {} has no value", left.number(), infix.text, right.number()));
+    return failAt(loc, "{} {} {} has no value", left.number(), infix.text, right.number());
   }
   const Value* typed = left.isLiteral() ? right.value : left.value;
   const bool differ = infix.code == Opcode::k_ne, equal = infix.code == Opcode::k_eq;
@@ -265,22 +265,21 @@ Result<Operand> Parser::combine(const Infix& infix, Operand left, Operand right,
   }
   if (expressions_ == Expressions::ops) return emit(infix.code, {std::move(left), std::move(right)}, loc);
   if (infix.grid.empty())
-    return failAt(loc, fmt::format("a grid has no operator {}; it has + - * / min max ceildiv", infix.text));
+    return failAt(loc, "a grid has no operator {}; it has + - * / min max ceildiv", infix.text);
   return Operand::keyword(std::string(infix.grid), {std::move(left), std::move(right)});
 }
 
 /// `&&` and `||` on bool. A right side that reads memory is evaluated only if the left side does not decide, as in C:
 /// `%i < N && %x[%i] > 0.0` does not read beyond the end.
 Result<Operand> Parser::logical(const Infix& infix, Operand left, const Loc& loc, int depth) {
-  if (expressions_ == Expressions::grid)
-    return failAt(loc, fmt::format("a grid has no operator {}", infix.text));
+  if (expressions_ == Expressions::grid) return failAt(loc, "a grid has no operator {}", infix.text);
   auto side = std::make_unique<Block>();
   Block* outer = std::exchange(current_, side.get());
   TG_TRY(Operand right, expression(depth + 1, infix.precedence + 1));
   current_ = outer;
   for (const Operand* each : {&left, &right})
     if (!each->isLiteral() && each->value->type != Type::scalar(DType::i1))
-      return failAt(loc, fmt::format("{} takes bool, not {}", infix.text, each->value->type.str()));
+      return failAt(loc, "{} takes bool, not {}", infix.text, each->value->type.str());
   bool reads = false;
   walk(*side, [&](const Op& op) { reads |= op.code == Opcode::k_load; });
   if (!reads || left.isLiteral()) {
@@ -333,8 +332,7 @@ Result<Operand> Parser::function(std::string_view word, OperandList args, const 
   const OpInfo* row = rowOf(word);
   if (!row) return unknownOp(loc, fmt::format("tgk.{}", word));
   if (static_cast<int>(args.size()) != row->slots.size())
-    return failAt(
-        loc, fmt::format("{} takes {}, not {}", word, countText(row->slots.size(), "operand"), args.size()));
+    return failAt(loc, "{} takes {}, not {}", word, countText(row->slots.size(), "operand"), args.size());
   if (args.size() == 2 && args[0].isLiteral() && args[1].isLiteral())
     if (auto value = folded(row->code, args[0], args[1])) return *value;
   return emit(row->code, std::move(args), loc);
@@ -348,7 +346,7 @@ Result<Operand> Parser::shorthand(std::string_view word, const OperandList& args
                         : lanes && args.size() != 1          ? lanes
                                                              : 1;
   if (args.size() != wanted)
-    return failAt(loc, fmt::format("{} takes {}, not {}", word, countText(wanted, "operand"), args.size()));
+    return failAt(loc, "{} takes {}, not {}", word, countText(wanted, "operand"), args.size());
   if (word == "workgroup_size") {
     if (!args[0].isLiteral() || !args[0].isInteger || args[0].integer < 0 || args[0].integer > 2)
       return failAt(loc, "workgroup_size takes an axis, 0, 1 or 2");
@@ -376,10 +374,11 @@ Result<Operand> Parser::shorthand(std::string_view word, const OperandList& args
                                   [](const Operand& each) { return each.isLiteral() && !each.isInteger; });
   if (!typed && lanes && isReal) return emit(Opcode::k_vec, args, loc, Type::scalar(DType::f32, lanes));
   if (!typed && lanes)
-    return failAt(loc, fmt::format("integer literals do not determine the element type of {0}: write "
-                                   "{0}(1.0, …) of f32, or `%v = tgk.vec 1, … : {0}<u32>`",
-                                   word));
-  if (!typed) return failAt(loc, fmt::format("{} takes a value; a literal has the type of its place", word));
+    return failAt(loc,
+                  "integer literals do not determine the element type of {0}: write {0}(1.0, …) of f32, or "
+                  "`%v = tgk.vec 1, … : {0}<u32>`",
+                  word);
+  if (!typed) return failAt(loc, "{} takes a value; a literal has the type of its place", word);
   if (lanes) return emit(Opcode::k_vec, args, loc, Type::scalar(typed->type.dtype, lanes));
   const DType to = dtypeNamed(word).value_or(DType::i1);  // else it is the word bool
   return emit(Opcode::k_cast, args, loc, Type::scalar(to, typed->type.lanes));
@@ -463,8 +462,7 @@ Result<Operand> Parser::literalExpression() {
 Result<int64_t> Parser::constantInt(std::string_view what) {
   const Loc loc = here();
   TG_TRY(Operand value, literalExpression());
-  if (!value.isLiteral() || !value.isInteger)
-    return failAt(loc, fmt::format("expected {}, an integer", what));
+  if (!value.isLiteral() || !value.isInteger) return failAt(loc, "expected {}, an integer", what);
   return value.integer;
 }
 

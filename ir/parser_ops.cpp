@@ -54,12 +54,10 @@ Result<Operand> Parser::literalToken() {
   if (token.text == "true" || token.text == "false")
     return Operand::literal(static_cast<int64_t>(token.text == "true"));
   auto number = parseNumber(token.text);
-  if (!number)
-    return failAt(lex_.locAt(token.offset), fmt::format("'{}' is not a number", token.text.substr(0, 40)));
+  if (!number) return failAt(lex_.locAt(token.offset), "'{}' is not a number", token.text.substr(0, 40));
   if (!number->isInteger && token.text != "-inf" && std::isinf(static_cast<float>(number->real)))
-    return failAt(
-        lex_.locAt(token.offset),
-        fmt::format("'{}' is too large for f32; write inf if that is intended", token.text.substr(0, 40)));
+    return failAt(lex_.locAt(token.offset), "'{}' is too large for f32; write inf if that is intended",
+                  token.text.substr(0, 40));
   // Real literals are rounded to f32 when they are read, so that every later stage sees the same value.
   if (!number->isInteger) return Operand::literal(static_cast<double>(static_cast<float>(number->real)));
   Operand literal = Operand::literal(number->integer);
@@ -162,8 +160,8 @@ Result<void> Parser::positional(Op& op, const Slot& slot) {
   default: fits = parsed.kind == Kind::value || parsed.kind == Kind::literal; break;
   }
   if (!fits)
-    return failAt(place, fmt::format("{}: operand '{}' has the wrong form; it is {}", op.info().name,
-                                     slot.name, formOf(slot.kind)));
+    return failAt(place, "{}: operand '{}' has the wrong form; it is {}", op.info().name, slot.name,
+                  formOf(slot.kind));
   op.operands.push_back(std::move(parsed));
   return {};
 }
@@ -174,8 +172,7 @@ Result<void> Parser::calleeInputs(Op& op) {
   TG_TRY(OperandList inputs, operandsUntil(")", 0));
   for (Operand& input : inputs) {
     if (input.kind != Operand::Kind::value && input.kind != Operand::Kind::literal)
-      return failAt(op.loc,
-                    fmt::format("{}: an input of @{} is not a value", op.info().name, op.operands[0].text));
+      return failAt(op.loc, "{}: an input of @{} is not a value", op.info().name, op.operands[0].text);
     op.operands.push_back(std::move(input));
   }
   return {};
@@ -187,15 +184,14 @@ Result<void> Parser::regionBindings(Op& op) {
   TG_TRY(OperandList bound, operandsUntil(")", 0));
   for (Operand& operand : bound) {
     if (operand.kind != Operand::Kind::binding)
-      return failAt(op.loc, fmt::format("{}: expected bindings '%a = %x'", op.info().name));
+      return failAt(op.loc, "{}: expected bindings '%a = %x'", op.info().name);
     const Operand& source = operand.items[0];
     bool good =
         source.kind == Operand::Kind::value || (source.kind == Operand::Kind::group && !source.items.empty());
     for (const Operand& member : source.items) good = good && member.kind == Operand::Kind::value;
     if (!good)
-      return failAt(operand.value->loc,
-                    fmt::format("{}: %{} is bound to neither a value nor a group [%x, …] of values",
-                                op.info().name, operand.value->name));
+      return failAt(operand.value->loc, "{}: %{} is bound to neither a value nor a group [%x, …] of values",
+                    op.info().name, operand.value->name);
     op.operands.push_back(std::move(operand));
   }
   return {};
@@ -212,8 +208,7 @@ Result<void> Parser::operandList(Op& op) {
         op.code == Opcode::max   ? "; over the axes of one tensor take tg.max_reduce"
         : op.code == Opcode::min ? "; over the axes of one tensor take tg.min_reduce"
                                  : "";
-    if (ends)
-      return failAt(op.loc, fmt::format("{}: operand '{}' is missing{}", op.info().name, slot, reduces));
+    if (ends) return failAt(op.loc, "{}: operand '{}' is missing{}", op.info().name, slot, reduces);
     if (!first && startsOperand())
       return expected(fmt::format("',' and operand '{}' of {}", slot, op.info().name));
     return expected(fmt::format("operand '{}' of {}", slot, op.info().name));
@@ -290,7 +285,7 @@ Result<void> Parser::resultNames(Op& op) {
 /// Types that are missing at the end of a line are an error there, not at the next token.
 Error Parser::missingTypes(std::string_view name) const {
   if (!lex_.beginsLine()) return expected("':' and the result types");
-  return failAt(lex_.endOfLast(), fmt::format("{}: expected ':' and the result types at the end", name));
+  return failAt(lex_.endOfLast(), "{}: expected ':' and the result types at the end", name);
 }
 
 /// Parses `: type, …` and gives the results their types; a terminator has its operands' types there.
@@ -314,19 +309,18 @@ Result<void> Parser::types(Op& op, std::string_view name) {
   if (op.info().has(table::terminator)) {
     // A terminator is printed with its operands' types.
     if (parsed.size() != op.operands.size())
-      return failAt(op.loc, fmt::format("{}: {} but {}", name, countText(op.operands.size(), "operand"),
-                                        countText(parsed.size(), "type")));
+      return failAt(op.loc, "{}: {} but {}", name, countText(op.operands.size(), "operand"),
+                    countText(parsed.size(), "type"));
     for (size_t i = 0; i < parsed.size(); ++i)
       if (op.operands[i].value && !(op.operands[i].value->type == parsed[i]))
-        return std::move(
-                   failAt(op.loc, fmt::format("{}: %{} has type {}, not {}", name, op.operands[i].value->name,
-                                              op.operands[i].value->type.str(), parsed[i].str())))
+        return std::move(failAt(op.loc, "{}: %{} has type {}, not {}", name, op.operands[i].value->name,
+                                op.operands[i].value->type.str(), parsed[i].str()))
             .note(op.operands[i].value->loc, "defined here");
     return {};
   }
   if (parsed.size() != op.results.size())
-    return failAt(op.loc, fmt::format("{}: {} but {}", name, countText(op.results.size(), "result"),
-                                      countText(parsed.size(), "type")));
+    return failAt(op.loc, "{}: {} but {}", name, countText(op.results.size(), "result"),
+                  countText(parsed.size(), "type"));
   for (size_t i = 0; i < parsed.size(); ++i) op.results[i]->type = parsed[i];
   return {};
 }
@@ -394,9 +388,9 @@ Result<void> Parser::typeBindings(Op& op) {
       if (item.kind != Operand::Kind::binding) continue;
       if (isLoop && carried == op.results.size())
         return failAt(item.value->loc,
-                      fmt::format("%{0} of iter_args has no result; name one for each, with its type: "
-                                  "`%r = … iter_args(%{0} = 0.0) : f32 {{ … }}`",
-                                  item.value->name));
+                      "%{0} of iter_args has no result; name one for each, with its type: `%r = … "
+                      "iter_args(%{0} = 0.0) : f32 {{ … }}`",
+                      item.value->name);
       item.value->type = isLoop ? op.results[carried++]->type : boundType(item.items[0]);
     }
   }
@@ -409,7 +403,7 @@ Result<void> Parser::regions(Op& op) {
   std::vector<std::unique_ptr<Value>> bound = std::move(pending_);
   pending_.clear();
   if (op.info().regions == 0) {
-    if (!bound.empty()) return failAt(op.loc, fmt::format("{}: takes no bindings", op.info().name));
+    if (!bound.empty()) return failAt(op.loc, "{}: takes no bindings", op.info().name);
     return {};
   }
   if (++depth_ > kMaxNesting) return failAt(op.loc, "regions are nested too deeply");

@@ -26,7 +26,7 @@ Error Parser::unknownOp(const Loc& loc, std::string_view name) const {
   std::string text = fmt::format("unknown op '{}'", name.substr(0, 60));
   const bool kernel = name.starts_with("tgk.") || expressions_ == Expressions::ops;
   if (std::string_view way = kernel ? insteadOf(name) : insteadOfTensorOp(name); !way.empty())
-    return failAt(loc, fmt::format("{}; {}", text, way));
+    return failAt(loc, "{}; {}", text, way);
   std::string_view near = nearestOp(name, kernel);
   return failAt(loc, near.empty() ? text : fmt::format("{}; did you mean '{}'?", text, near));
 }
@@ -45,18 +45,15 @@ Result<void> Parser::constantStatement() {
   lex_.next();
   const Loc loc = here();
   TG_TRY(std::string name, expectWord("a constant's name"));
-  if (name.find('.') != std::string::npos)
-    return failAt(loc, fmt::format("'{}' is not a valid name of a constant", name));
+  if (name.find('.') != std::string::npos) return failAt(loc, "'{}' is not a valid name of a constant", name);
   if (const NamedConstant* known = constant(name))
-    return std::move(failAt(loc, fmt::format("redefinition of {}", name)))
-        .note(known->loc, "first defined here");
-  if (item_ && namesValue(name)) return failAt(loc, fmt::format("'{}' is the extent of an axis", name));
+    return std::move(failAt(loc, "redefinition of {}", name)).note(known->loc, "first defined here");
+  if (item_ && namesValue(name)) return failAt(loc, "'{}' is the extent of an axis", name);
   TG_CHECK(expect("="));
   const Loc at = here();
   TG_TRY(Operand value, literalExpression());
   if (!value.isLiteral())
-    return failAt(
-        at, fmt::format("a constant is computed from literals; an expression is named by `%{} = …`", name));
+    return failAt(at, "a constant is computed from literals; an expression is named by `%{} = …`", name);
   constants_.push_back({std::move(name), {value.isInteger, value.integer, value.real}, loc});
   return {};
 }
@@ -131,17 +128,15 @@ Result<std::unique_ptr<Op>> Parser::assignment(std::unique_ptr<Op> named) {
       }
   }
   if (!value.value)
-    return failAt(loc,
-                  fmt::format("%{} would be a literal; name it by `const {} = …`", result.name, result.name));
+    return failAt(loc, "%{} would be a literal; name it by `const {} = …`", result.name, result.name);
   if (!accept(":")) return missingTypes("%" + result.name);
   TG_TRY(Type type, parseType());
   if (type != value.value->type)
-    return failAt(
-        loc, fmt::format("%{} is declared {}, but is {}", result.name, type.str(), value.value->type.str()));
+    return failAt(loc, "%{} is declared {}, but is {}", result.name, type.str(), value.value->type.str());
   Op* def = value.value->def;
   if (current_->ops.empty() || current_->ops.back() != def || unnamed_.empty() ||
       unnamed_.back().first != value.value)
-    return failAt(loc, fmt::format("%{} only names %{} again", result.name, value.value->name));
+    return failAt(loc, "%{} only names %{} again", result.name, value.value->name);
   unnamed_.pop_back();
   std::unique_ptr<Op> op = current_->ops.takeBack();
   value.value->name = result.name;
@@ -224,9 +219,8 @@ Result<void> Parser::whileBody(Op& loop, uint32_t condition, uint32_t body) {
   const size_t yielded = last && last->code == Opcode::k_yield ? last->operands.size() : 0;
   const size_t carried = round.args.size() - 1;  // all but the index
   if (carried != loop.results.size() || yielded != carried)
-    return failAt(loop.loc, fmt::format("tgk.while: {}, {}, {} yielded; it takes one of each for every value",
-                                        countText(loop.results.size(), "result"),
-                                        countText(carried, "carried value"), yielded));
+    return failAt(loop.loc, "tgk.while: {}, {}, {} yielded; it takes one of each for every value",
+                  countText(loop.results.size(), "result"), countText(carried, "carried value"), yielded);
   auto yieldTo = [&](Block& block) -> Op& {
     return *block.ops.push_back(Op::create(Opcode::k_yield, loop.loc));
   };

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "ir/diagnostic.h"
 
 namespace tg {
@@ -55,6 +57,15 @@ class Error {
 /// An error without a location.
 inline Error fail(std::string message) { return Error(nullptr, std::move(message)); }
 inline Error failAt(Loc loc, std::string message) { return Error(std::move(loc), std::move(message)); }
+/// The same with a message as fmt::format makes it.
+template <class First, class... Rest>
+Error fail(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) {
+  return fail(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
+}
+template <class First, class... Rest>
+Error failAt(Loc loc, fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) {
+  return Error(std::move(loc), fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
+}
 
 template <class T>
 class [[nodiscard]] Result {

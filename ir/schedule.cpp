@@ -331,7 +331,7 @@ void ScheduleReader::operator()(size_t at, std::vector<PartSchedule>& parts) {
 Result<Schedule> parseSchedule(const Attr& text) {
   using namespace schedule_detail;
   const int row = isScheduleForm(text) ? rowOf(text) : -1;
-  if (row < 0) return fail(fmt::format("schedule {} is unknown; known: {}", text.str(), known(false)));
+  if (row < 0) return fail("schedule {} is unknown; known: {}", text.str(), known(false));
   return readSchedule(text, text, row);
 }
 
@@ -339,14 +339,14 @@ Result<Schedule> scheduleFor(const Op& fused, const Attr& text) {
   TG_TRY(Schedule schedule, parseSchedule(text));
   for (int64_t operand : storageReads(schedule))
     if (operand >= fused.numOperands())
-      return fail(fmt::format("schedule {} reads operand {} as storage; the last one is {}", text.str(),
-                              operand, fused.numOperands() - 1));
+      return fail("schedule {} reads operand {} as storage; the last one is {}", text.str(), operand,
+                  fused.numOperands() - 1);
   if (const auto* parts = std::get_if<PartsSchedule>(&schedule)) {
     const size_t results = fused.groups.empty() ? fused.results.size() : fused.groups.size();
     const int64_t sum = std::accumulate(parts->results.begin(), parts->results.end(), int64_t{0});
     if (sum != static_cast<int64_t>(results))
-      return fail(fmt::format("schedule {} needs in `results` how many results each part computes, {} in all",
-                              text.str(), results));
+      return fail("schedule {} needs in `results` how many results each part computes, {} in all", text.str(),
+                  results);
   }
   return schedule;
 }

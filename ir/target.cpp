@@ -125,8 +125,7 @@ Result<void> checkMembers(const Target& target) {
   auto oneOf = [&](std::string_view member, const std::string& value, std::string_view a,
                    std::string_view b) -> Result<void> {
     if (value == a || value == b) return {};
-    return fail(fmt::format("target '{}': {} = \"{}\" is neither \"{}\" nor \"{}\"", target.name, member,
-                            value, a, b));
+    return fail("target '{}': {} = \"{}\" is neither \"{}\" nor \"{}\"", target.name, member, value, a, b);
   };
 #define NUMBER(...)
 #define FLAG(...)
@@ -138,18 +137,17 @@ Result<void> checkMembers(const Target& target) {
     if constexpr (std::is_same_v<std::decay_t<decltype(member)>, int64_t>)
       if (!isLimit(member)) wrong = fmt::format("{} = {}", name, member);
   });
-  if (!wrong.empty())
-    return fail(fmt::format("target '{}': {} is not in 1 … {}", target.name, wrong, kMaxBytes));
+  if (!wrong.empty()) return fail("target '{}': {} is not in 1 … {}", target.name, wrong, kMaxBytes);
   if (target.subgroup > kMostSubgroup || (target.subgroup & (target.subgroup - 1)))
-    return fail(fmt::format("target '{}': subgroup {} is not a power of two of at most {}", target.name,
-                            target.subgroup, kMostSubgroup));
+    return fail("target '{}': subgroup {} is not a power of two of at most {}", target.name, target.subgroup,
+                kMostSubgroup);
   // A power of two of at least one texel, so that offsets can be represented on every device. Vulkan allows 256 at most.
   if (target.alignment < 16 || target.alignment > 256 || (target.alignment & (target.alignment - 1)))
-    return fail(fmt::format("target '{}': alignment {} is not a power of two from 16 to 256", target.name,
-                            target.alignment));
+    return fail("target '{}': alignment {} is not a power of two from 16 to 256", target.name,
+                target.alignment);
   if (target.allocation % target.alignment)
-    return fail(fmt::format("target '{}': allocation {} is not a multiple of alignment {}", target.name,
-                            target.allocation, target.alignment));
+    return fail("target '{}': allocation {} is not a multiple of alignment {}", target.name,
+                target.allocation, target.alignment);
   return {};
 }
 
@@ -197,7 +195,7 @@ Result<Target> targetByName(std::string_view name) {
     if (kShipped[column] == name) return shipped(column);
     known += fmt::format("{}{}", known.empty() ? "" : ", ", kShipped[column]);
   }
-  return fail(fmt::format("no target '{}'; known: {}", name, known));
+  return fail("no target '{}'; known: {}", name, known);
 }
 
 std::vector<TraitRow> traitRows() {
@@ -230,7 +228,7 @@ static Error notJson(std::string_view text, std::string_view file, const Json::e
                          before.size() - (before.rfind('\n') + 1) + 1);
     why.remove_prefix(std::min(why.find(" - ") + 3, why.size()));
   }
-  return fail(fmt::format("{}: not JSON: {}", place, why));
+  return fail("{}: not JSON: {}", place, why);
 }
 
 /// Parses a JSON object in which no member occurs twice; nlohmann's parser would keep the last of two.
@@ -245,9 +243,8 @@ static Result<Json> objectOf(std::string_view text, std::string_view file) {
   };
   try {
     Json json = Json::parse(text, watch);
-    if (!json.is_object())
-      return fail(fmt::format("{}: expected a JSON object such as {{\"bindings\": 8}}", file));
-    if (!twice.empty()) return fail(fmt::format("{}: member '{}' is given twice", file, twice));
+    if (!json.is_object()) return fail("{}: expected a JSON object such as {{\"bindings\": 8}}", file);
+    if (!twice.empty()) return fail("{}: member '{}' is given twice", file, twice);
     return json;
   } catch (const Json::exception& error) {
     return notJson(text, file, error);
@@ -279,17 +276,16 @@ Result<Target> targetFromJson(std::string_view text, std::string_view file) {
       if (fits) member = it->template get<T>();
     }
   });
-  if (!wrong.empty()) return fail(fmt::format("{}: {}", file, wrong));
+  if (!wrong.empty()) return fail("{}: {}", file, wrong);
   for (const auto& item : json.items()) {
     const std::string& key = item.key();
     bool known = false;
     eachMember(target, [&](std::string_view name, auto&) { known = known || name == key; });
-    if (!known) return fail(fmt::format("{}: unknown member '{}'", file, key));
+    if (!known) return fail("{}: unknown member '{}'", file, key);
   }
   if (isLimit(target.alignment) && isLimit(target.storageRange) && !json.contains("allocation"))
     defaultAllocation(target);
-  if (auto good = checkMembers(target); !good)
-    return fail(fmt::format("{}: {}", file, good.error().message()));
+  if (auto good = checkMembers(target); !good) return fail("{}: {}", file, good.error().message());
   return target;
 }
 
@@ -341,9 +337,8 @@ Result<Target> targetFromAttr(const Attr& attr) {
       else if constexpr (!isShapes<T>)
         member = given.value.integer;
     });
-    if (!known) return fail(fmt::format("the module's target has the unknown member '{}'", given.name));
-    if (!fits)
-      return fail(fmt::format("the module's target has a member '{}' of the wrong type", given.name));
+    if (!known) return fail("the module's target has the unknown member '{}'", given.name);
+    if (!fits) return fail("the module's target has a member '{}' of the wrong type", given.name);
   }
   if (isLimit(target.alignment) && isLimit(target.storageRange) && !attr.find("allocation"))
     defaultAllocation(target);

@@ -31,7 +31,7 @@ Result<int64_t> parseBytes(std::string_view text) {
   }
   if (status == std::errc() && scale > 0 && value * scale >= 1 && value * scale < 0x1p62)
     return static_cast<int64_t>(value * scale);
-  return fail(fmt::format("'{}' is not a number of bytes: expected one such as 8GiB, 512MiB or 4096", text));
+  return fail("'{}' is not a number of bytes: expected one such as 8GiB, 512MiB or 4096", text);
 }
 
 std::string sizeText(int64_t bytes) {

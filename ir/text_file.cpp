@@ -8,12 +8,10 @@
 #include <cerrno>
 #include <cstring>
 
-#include <fmt/format.h>
-
 namespace tg {
 
 static Error cannot(const char* what, const std::string& name) {
-  return fail(fmt::format("cannot {} {}: {}", what, name, std::strerror(errno)));
+  return fail("cannot {} {}: {}", what, name, std::strerror(errno));
 }
 
 Result<std::string> readText(int file, const std::string& name) {
@@ -28,15 +26,14 @@ Result<std::string> readText(int file, const std::string& name) {
     text.append(buffer, 0, static_cast<size_t>(count));
     // Checked while reading: /dev/zero has no end.
     if (const size_t zero = text.find('\0', before); zero != std::string::npos)
-      return fail(fmt::format("{} is not text: byte {} is zero", name, zero));
+      return fail("{} is not text: byte {} is zero", name, zero);
   }
   return text;
 }
 
 Result<std::string> readTextFile(const std::string& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
-    return fail(fmt::format("{} is a directory", path));
+  if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return fail("{} is a directory", path);
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return cannot("open", path);
   auto text = readText(file, path);

@@ -83,7 +83,10 @@ class Verifier {
       errors_.append(Error(std::move(each)));
     }
   }
-  void report(const Loc& loc, std::string message) { report(failAt(loc, std::move(message))); }
+  template <class... Args>
+  void report(const Loc& loc, fmt::format_string<Args...> format, Args&&... args) {
+    report(failAt(loc, fmt::format(format, std::forward<Args>(args)...)));
+  }
   void repetition(const Item& func);
   void schedule(const Value& arg, const Attr* host);
   void knownAttrs(const Loc& loc, std::string_view owner, const AttrList& attrs,
@@ -121,7 +124,7 @@ table::Where functionPlace(const Module& module) {
 bool Verifier::attributes(const Op& op) {
   bool good = true;
   auto bad = [&](std::string message) {
-    report(op.loc, fmt::format("{} [op.attr]: {}", op.info().name, message));
+    report(op.loc, "{} [op.attr]: {}", op.info().name, message);
     good = false;
   };
   for (const NamedAttr& attr : op.attrs) {
@@ -140,7 +143,7 @@ bool Verifier::attributes(const Op& op) {
   }
   if (const Attr* schedule = op.code == Opcode::fused ? find(op.attrs, "schedule") : nullptr)
     if (auto formed = scheduleFor(op, *schedule); !formed) {
-      report(op.loc, fmt::format("tg.fused [fused.schedule]: {}", formed.error().message()));
+      report(op.loc, "tg.fused [fused.schedule]: {}", formed.error().message());
       good = false;
     }
   if (!good) return false;  // a missing attribute may be the unknown one, misspelt
@@ -164,20 +167,19 @@ bool Verifier::operands(const Op& op) {
     if (row.kind == SlotKind::literal) continue;
     if (operand.isLiteral()) {
       if (kernel) continue;
-      report(op.loc, fmt::format("{} [op.operand]: operand '{}' must be a value; write a tg.constant",
-                                 op.info().name, row.name));
+      report(op.loc, "{} [op.operand]: operand '{}' must be a value; write a tg.constant", op.info().name,
+             row.name);
       return false;
     }
     if (!admits(row.type, operand.value->type.dtype)) {
-      report(std::move(
-                 failAt(op.loc, fmt::format("{} [op.operand]: operand '{}' is {}, not {}", op.info().name,
-                                            row.name, operand.value->type.str(), describe(row.type, kernel))))
+      report(std::move(failAt(op.loc, "{} [op.operand]: operand '{}' is {}, not {}", op.info().name, row.name,
+                              operand.value->type.str(), describe(row.type, kernel)))
                  .note(operand.value->loc, fmt::format("%{} is defined here", operand.value->name)));
       return false;
     }
     if (!kernel && !operand.value->type.isTensor()) {
-      report(op.loc, fmt::format("{} [op.operand]: operand '{}' is {}, not a tensor", op.info().name,
-                                 row.name, operand.value->type.str()));
+      report(op.loc, "{} [op.operand]: operand '{}' is {}, not a tensor", op.info().name, row.name,
+             operand.value->type.str());
       return false;
     }
   }
@@ -188,25 +190,24 @@ bool Verifier::resultCount(const Op& op) {
   const table::Results& wanted = op.info().results;
   const int given = static_cast<int>(op.results.size()), least = wanted.count - wanted.optional;
   if (wanted.variadic || (given >= least && given <= wanted.count)) return true;
-  report(op.loc, fmt::format("{} [op.result]: has {}{}, not {}", op.info().name,
-                             wanted.optional ? fmt::format("{} to ", least) : "",
-                             countText(wanted.count, "result"), given));
+  report(op.loc, "{} [op.result]: has {}{}, not {}", op.info().name,
+         wanted.optional ? fmt::format("{} to ", least) : "", countText(wanted.count, "result"), given);
   return false;
 }
 
 void Verifier::types(const Op& op) {
   if (!resultCount(op)) return;
   if (!op.groups.empty() && op.code != Opcode::fused)
-    return report(op.loc, fmt::format("{} [op.result]: only tg.fused has groups of results", op.info().name));
+    return report(op.loc, "{} [op.result]: only tg.fused has groups of results", op.info().name);
   Result<std::vector<Type>> inferred = infer(op, &module_);
   if (!inferred) return report(inferred.takeError());
   if (inferred->size() != op.results.size())
-    return report(op.loc, fmt::format("{} [op.result]: has {}, not {}", op.info().name,
-                                      countText(inferred->size(), "result"), op.results.size()));
+    return report(op.loc, "{} [op.result]: has {}, not {}", op.info().name,
+                  countText(inferred->size(), "result"), op.results.size());
   for (size_t i = 0; i < op.results.size(); ++i)
     if (!((*inferred)[i] == op.results[i]->type))
-      report(op.loc, fmt::format("{} [op.result]: result %{} is {}, not {}", op.info().name,
-                                 op.results[i]->name, (*inferred)[i].str(), op.results[i]->type.str()));
+      report(op.loc, "{} [op.result]: result %{} is {}, not {}", op.info().name, op.results[i]->name,
+             (*inferred)[i].str(), op.results[i]->type.str());
 }
 
 void Verifier::op(const Op& op, const Item& func, table::Where where) {
@@ -218,9 +219,8 @@ void Verifier::op(const Op& op, const Item& func, table::Where where) {
     const OpInfo* twin = where == table::inKernel && own.starts_with("tg.")
                              ? findOp(fmt::format("tgk.{}", own.substr(3)))
                              : nullptr;
-    return report(op.loc,
-                  fmt::format("{} [op.stage]: not allowed in {} at stage {}{}", op.info().name, place,
-                              name(module_.stage), twin ? fmt::format("; kernels have {}", twin->name) : ""));
+    return report(op.loc, "{} [op.stage]: not allowed in {} at stage {}{}", op.info().name, place,
+                  name(module_.stage), twin ? fmt::format("; kernels have {}", twin->name) : "");
   }
   bool good = attributes(op);
   good = operands(op) && good;
@@ -234,7 +234,7 @@ void Verifier::op(const Op& op, const Item& func, table::Where where) {
 void Verifier::block(const Block& block, const Item& func, table::Where where) {
   for (const Op* current : block.ops) {
     if (current->info().has(table::terminator) && current->next())
-      report(current->next()->loc, fmt::format("{} [op.end]: an op follows it", current->info().name));
+      report(current->next()->loc, "{} [op.end]: an op follows it", current->info().name);
     op(*current, func, where);
   }
 }
@@ -242,17 +242,17 @@ void Verifier::block(const Block& block, const Item& func, table::Where where) {
 void Verifier::returned(const Item& func) {
   const Op* last = func.body.terminator();
   if (!last || last->code != Opcode::return_)
-    return report(func.loc, fmt::format("func @{} [func.return]: it does not end with return", func.name));
+    return report(func.loc, "func @{} [func.return]: it does not end with return", func.name);
   if (last->operands.size() != func.results.size())
-    return report(last->loc, fmt::format("return [return.c1]: @{} has {}, {}", func.name,
-                                         countText(func.results.size(), "result"),
-                                         countText(last->operands.size(), "is returned", "are returned")));
+    return report(last->loc, "return [return.c1]: @{} has {}, {}", func.name,
+                  countText(func.results.size(), "result"),
+                  countText(last->operands.size(), "is returned", "are returned"));
   for (size_t i = 0; i < func.results.size(); ++i) {
     if (!last->in(static_cast<int>(i))) continue;  // a literal, which is checked as an operand
     if (!(last->in(static_cast<int>(i))->type == func.results[i].type))
-      report(last->loc, fmt::format("return [return.c1]: result '{}' is {}, %{} is {}", func.results[i].name,
-                                    func.results[i].type.str(), last->in(static_cast<int>(i))->name,
-                                    last->in(static_cast<int>(i))->type.str()));
+      report(last->loc, "return [return.c1]: result '{}' is {}, %{} is {}", func.results[i].name,
+             func.results[i].type.str(), last->in(static_cast<int>(i))->name,
+             last->in(static_cast<int>(i))->type.str());
   }
 }
 
@@ -264,7 +264,7 @@ void Verifier::functionEffects(const Item& func) {
     std::string key;
     if (op->code == Opcode::constant && as::constant(*op).seed()) {
       if (!seen.insert({op->code, key}).second)
-        report(op->loc, fmt::format("tg.constant [constant.c3]: @{} has a second seed", func.name));
+        report(op->loc, "tg.constant [constant.c3]: @{} has a second seed", func.name);
       continue;
     }
     if (op->code == Opcode::update && namesRows(*op)) {
@@ -290,42 +290,40 @@ void Verifier::functionEffects(const Item& func) {
       continue;
     if (seen.insert({op->code, key}).second) continue;
     if (op->code == Opcode::capture)
-      report(op->loc, fmt::format("tg.capture [capture.c1]: '{}' is captured twice in @{}", key, func.name));
+      report(op->loc, "tg.capture [capture.c1]: '{}' is captured twice in @{}", key, func.name);
     else
-      report(op->loc,
-             fmt::format("{} [{}.c3]: @{} has a second {} in @{}", op->info().name, op->info().name.substr(3),
-                         key, op->code == Opcode::update ? "update" : "gradient", func.name));
+      report(op->loc, "{} [{}.c3]: @{} has a second {} in @{}", op->info().name, op->info().name.substr(3),
+             key, op->code == Opcode::update ? "update" : "gradient", func.name);
   }
   std::set<std::string> results;
   for (const NamedType& result : func.results)
     if (!results.insert(result.name).second)
-      report(func.loc,
-             fmt::format("func @{} [func.result]: it has two results named '{}'", func.name, result.name));
+      report(func.loc, "func @{} [func.result]: it has two results named '{}'", func.name, result.name);
 }
 
 void Verifier::function(const Item& func) {
   knownAttrs(func.loc, "@" + func.name, func.attrs, {"every", "optimizer"});
   if (const Attr* kind = find(func.attrs, "optimizer");
       kind && (kind->kind != Attr::Kind::string || kind->text.empty()))
-    report(func.loc,
-           fmt::format("@{}: attribute 'optimizer' is a name in quotes, not {}", func.name, kind->str()));
+    report(func.loc, "@{}: attribute 'optimizer' is a name in quotes, not {}", func.name, kind->str());
   repetition(func);
   for (const auto& arg : func.body.args) {
     if (!arg->type.isTensor())
-      report(arg->loc, fmt::format("argument %{} is {}, not a tensor", arg->name, arg->type.str()));
+      report(arg->loc, "argument %{} is {}, not a tensor", arg->name, arg->type.str());
     knownAttrs(arg->loc, "%" + arg->name, arg->attrs, {"host", "schedule", "batch", "dims"});
     const Attr* host = find(arg->attrs, "host");
     schedule(*arg, host);
     if (!host) continue;
     const bool number = host->text == "lr" || host->text == "loss_scale";
     if (!number && host->text != "rng")
-      report(arg->loc, fmt::format("%{} is not a host scalar: known are \"lr\" tensor<f32>, \"rng\" "
-                                   "tensor<2xi32>, \"loss_scale\" tensor<f32>",
-                                   arg->name));
+      report(arg->loc,
+             "%{} is not a host scalar: known are \"lr\" tensor<f32>, \"rng\" tensor<2xi32>, \"loss_scale\" "
+             "tensor<f32>",
+             arg->name);
     else if (const Type due = number ? Type::tensor(DType::f32, {}) : Type::tensor(DType::i32, {2});
              arg->type != due)
-      report(arg->loc, fmt::format("%{}: the host scalar \"{}\" is {}, not {}", arg->name, host->text,
-                                   due.str(), arg->type.str()));
+      report(arg->loc, "%{}: the host scalar \"{}\" is {}, not {}", arg->name, host->text, due.str(),
+             arg->type.str());
   }
   block(func.body, func, functionPlace(module_));
   returned(func);
@@ -339,11 +337,10 @@ void Verifier::kernelCode(const Item& item) {
   const std::string_view room = kernel ? "kernel" : "kernel-func";
   for (const NamedAttr& attr : item.attrs)
     if (find(item.attrs, attr.name) != &attr.value)
-      report(item.loc,
-             fmt::format("@{} [{}.attr]: attribute '{}' is given twice", item.name, room, attr.name));
+      report(item.loc, "@{} [{}.attr]: attribute '{}' is given twice", item.name, room, attr.name);
     else if (attr.name != "vjp" || attr.value.kind != Attr::Kind::symbol)
-      report(item.loc, fmt::format("@{} [{}.attr]: unknown attribute '{}'; known: vjp = @name", item.name,
-                                   room, attr.name));
+      report(item.loc, "@{} [{}.attr]: unknown attribute '{}'; known: vjp = @name", item.name, room,
+             attr.name);
   for (Op* each : item.body.ops)
     if (kernel || each->code != Opcode::return_)
       op(*each, item, table::inKernel);
@@ -361,64 +358,61 @@ void Verifier::repetition(const Item& func) {
   const Attr* every = find(func.attrs, "every");
   if (!every) return;
   if (every->kind != Attr::Kind::integer || every->integer < 1)
-    report(func.loc, fmt::format("@{}: attribute 'every' is a number of steps from 1 on, not {}", func.name,
-                                 every->str()));
+    report(func.loc, "@{}: attribute 'every' is a number of steps from 1 on, not {}", func.name,
+           every->str());
   for (const auto& arg : func.body.args)
     if (!find(arg->attrs, "host"))
-      report(arg->loc, fmt::format("%{} is not a host scalar; @{} runs by itself every {} steps", arg->name,
-                                   func.name, every->str()));
+      report(arg->loc, "%{} is not a host scalar; @{} runs by itself every {} steps", arg->name, func.name,
+             every->str());
 }
 
 void Verifier::schedule(const Value& arg, const Attr* host) {
   const Attr* written = find(arg.attrs, "schedule");
   if (!written) return;
   if (!host || host->text != "lr")
-    return report(arg.loc, fmt::format("%{}: a schedule belongs to a host scalar \"lr\"", arg.name));
+    return report(arg.loc, "%{}: a schedule belongs to a host scalar \"lr\"", arg.name);
   if (auto checked = checkRateSchedule(*written); !checked)
-    report(arg.loc, fmt::format("%{}: {}", arg.name, checked.error().message()));
+    report(arg.loc, "%{}: {}", arg.name, checked.error().message());
 }
 
 void Verifier::knownAttrs(const Loc& loc, std::string_view owner, const AttrList& attrs,
                           std::initializer_list<std::string_view> known) {
   for (const NamedAttr& attr : attrs) {
     if (find(attrs, attr.name) != &attr.value)
-      report(loc, fmt::format("{}: attribute '{}' is given twice", owner, attr.name));
-    if (attr.value.isNone()) report(loc, fmt::format("{}: attribute '{}' has no value", owner, attr.name));
+      report(loc, "{}: attribute '{}' is given twice", owner, attr.name);
+    if (attr.value.isNone()) report(loc, "{}: attribute '{}' has no value", owner, attr.name);
     if (std::find(known.begin(), known.end(), attr.name) == known.end())
-      report(loc,
-             fmt::format("{}: unknown attribute '{}'; known: {}", owner, attr.name, fmt::join(known, ", ")));
+      report(loc, "{}: unknown attribute '{}'; known: {}", owner, attr.name, fmt::join(known, ", "));
   }
 }
 
 void Verifier::storage(const Item& item) {
-  if (!item.type.isTensor())
-    return report(item.loc, fmt::format("@{} is {}, not a tensor", item.name, item.type.str()));
+  if (!item.type.isTensor()) return report(item.loc, "@{} is {}, not a tensor", item.name, item.type.str());
   if (item.kind == ItemKind::param)
     knownAttrs(item.loc, "@" + item.name, item.attrs, {"init", "decay", "dims"});
   else
     knownAttrs(item.loc, "@" + item.name, item.attrs, {"init", "part_of", "dims"});
   if (const Attr* whole = find(item.attrs, "part_of");
       whole && item.kind == ItemKind::state && !wholeOf(item))
-    report(item.loc,
-           fmt::format("@{}: attribute 'part_of' is the shape of a whole that parts like {} make, one of "
-                       "each rank, not {}",
-                       item.name, item.type.str(), whole->str()));
+    report(
+        item.loc,
+        "@{}: attribute 'part_of' is the shape of a whole that parts like {} make, one of each rank, not {}",
+        item.name, item.type.str(), whole->str());
   if (const Attr* decay = find(item.attrs, "decay");
       decay && item.kind == ItemKind::param && decay->kind != Attr::Kind::boolean)
-    report(item.loc, fmt::format("@{}: attribute 'decay' is true or false, not {}", item.name, decay->str()));
+    report(item.loc, "@{}: attribute 'decay' is true or false, not {}", item.name, decay->str());
   const Attr* init = find(item.attrs, "init");
   if (!init && item.kind == ItemKind::param && !isFloat(item.type.dtype))
-    return report(item.loc, fmt::format("@{}: a param of {} needs an init, as zeros; without one it is "
-                                        "randn(0.02), which is of floats",
-                                        item.name, name(item.type.dtype)));
+    return report(
+        item.loc,
+        "@{}: a param of {} needs an init, as zeros; without one it is randn(0.02), which is of floats",
+        item.name, name(item.type.dtype));
   if (!init) return;
   constexpr size_t kShown = 8;  // values that the message lists
   const auto wrong = [&](std::string_view why) {
     const size_t count = init->list.size();
-    report(item.loc,
-           fmt::format("@{}: init = {}: {}", item.name,
-                       count > kShown ? fmt::format("{} of {} values", init->text, count) : init->str(),
-                       why));
+    report(item.loc, "@{}: init = {}: {}", item.name,
+           count > kShown ? fmt::format("{} of {} values", init->text, count) : init->str(), why);
   };
   const bool named = init->kind == Attr::Kind::word || init->kind == Attr::Kind::call;
   if (!named) return wrong("expected a kind, as randn(0.02)");
@@ -428,8 +422,8 @@ void Verifier::storage(const Item& item) {
   if (init->text != "dense") {
     if (auto kind = initKind(init->text, item.type, *numbers); !kind) return wrong(kind.error().message());
   } else if (static_cast<int64_t>(numbers->size()) != item.type.elements()) {
-    return report(item.loc, fmt::format("@{}: dense has {} for {}", item.name,
-                                        countText(numbers->size(), "value"), item.type.str()));
+    return report(item.loc, "@{}: dense has {} for {}", item.name, countText(numbers->size(), "value"),
+                  item.type.str());
   }
   if (init->text != "dense" && init->text != "constant") return;
   for (const Attr& value : init->list)
@@ -451,8 +445,7 @@ Result<void> Verifier::run() {
   if (!structure()) return std::move(errors_);
   knownAttrs(module_.loc, "module @" + module_.name, module_.attrs, {"target", "plan", "train_pipeline"});
   if (auto target = targetOf(module_.attrs); !target)
-    report(module_.loc,
-           fmt::format("module @{} [module.target]: {}", module_.name, target.error().message()));
+    report(module_.loc, "module @{} [module.target]: {}", module_.name, target.error().message());
   if (auto named = verifyDims(module_); !named) report(named.takeError());
   for (const auto& item : module_.items) {
     item_ = item->loc;
@@ -463,13 +456,11 @@ Result<void> Verifier::run() {
     case ItemKind::kernel: kernelCode(*item); break;
     case ItemKind::buffer:
       if (module_.stage < Stage::planned)
-        report(item->loc,
-               fmt::format("@{}: a buffer is not allowed at stage {}", item->name, name(module_.stage)));
+        report(item->loc, "@{}: a buffer is not allowed at stage {}", item->name, name(module_.stage));
       break;
     case ItemKind::binary:
       if (module_.stage != Stage::spirv)
-        report(item->loc,
-               fmt::format("@{}: a binary is not allowed at stage {}", item->name, name(module_.stage)));
+        report(item->loc, "@{}: a binary is not allowed at stage {}", item->name, name(module_.stage));
       break;
     }
   }

@@ -30,8 +30,10 @@ class DispatchVerifier {
   Result<void> run();
 
  private:
-  void report(const Op& op, std::string_view label, std::string message) {
-    errors_.append(failAt(op.loc, fmt::format("{} [plan.{}]: {}", op.info().name, label, message)));
+  template <class... Args>
+  void report(const Op& op, std::string_view label, fmt::format_string<Args...> format, Args&&... args) {
+    errors_.append(failAt(op.loc, "{} [plan.{}]: {}", op.info().name, label,
+                          fmt::format(format, std::forward<Args>(args)...)));
   }
   void hashes();
   std::string crossing(const ByteRange& range) const;
@@ -72,12 +74,11 @@ void DispatchVerifier::hashes() {
     const Attr* written = find(item->attrs, "kernel_hash");
     std::string hash = kernelHash(*kernels_.at(item->name));
     if (written && written->text == hash) continue;
-    errors_.append(
-        failAt(item->loc,
-               fmt::format("binary @{} [plan.hash]: was compiled from another kernel: its kernel_hash is "
-                           "{}, the kernel's is \"{}\"",
-                           item->name, written ? written->str() : "missing", hash))
-            .note(kernels_.at(item->name)->loc, "the kernel is here"));
+    errors_.append(failAt(item->loc,
+                          "binary @{} [plan.hash]: was compiled from another kernel: its kernel_hash is {}, "
+                          "the kernel's is \"{}\"",
+                          item->name, written ? written->str() : "missing", hash)
+                       .note(kernels_.at(item->name)->loc, "the kernel is here"));
   }
 }
 
@@ -92,35 +93,34 @@ void DispatchVerifier::place(const Loc& loc, const Value& value) {
   const Item* buffer = value.place ? module_.find(ItemKind::buffer, value.place->buffer) : nullptr;
   if (buffer && value.place->offset >= 0 && value.place->offset + value.type.bytes() <= buffer->bytes) {
     if (std::string wrong = crossing({buffer->name, value.place->offset, value.type.bytes()}); !wrong.empty())
-      errors_.append(failAt(loc, fmt::format("%{} [plan.allocation]: {}", value.name, wrong)));
+      errors_.append(failAt(loc, "%{} [plan.allocation]: {}", value.name, wrong));
     return;
   }
-  errors_.append(failAt(loc, fmt::format("%{} [plan.range]: {}", value.name,
-                                         buffer ? fmt::format("ends outside of @{}, which has {}",
-                                                              buffer->name, countText(buffer->bytes, "byte"))
-                                                : "is in no buffer")));
+  errors_.append(failAt(loc, "%{} [plan.range]: {}", value.name,
+                        buffer ? fmt::format("ends outside of @{}, which has {}", buffer->name,
+                                             countText(buffer->bytes, "byte"))
+                               : "is in no buffer"));
 }
 
 bool DispatchVerifier::inside(const Op& op, const Access& access) {
   const ByteRange& range = access.range;
   const Item* buffer = module_.find(ItemKind::buffer, range.buffer);
   if (!buffer) {
-    report(op, "range", fmt::format("there is no buffer @{}", range.buffer));
+    report(op, "range", "there is no buffer @{}", range.buffer);
     return false;
   }
   if (range.offset < 0 || range.bytes <= 0 || range.offset + range.bytes > buffer->bytes) {
-    report(op, "range",
-           fmt::format("bytes {} to {} are outside of @{}, which has {}", range.offset,
-                       range.offset + range.bytes, range.buffer, buffer->bytes));
+    report(op, "range", "bytes {} to {} are outside of @{}, which has {}", range.offset,
+           range.offset + range.bytes, range.buffer, buffer->bytes);
     return false;
   }
   if (std::string wrong = crossing(range); !wrong.empty()) {
-    report(op, "allocation", wrong);
+    report(op, "allocation", "{}", wrong);
     return false;
   }
   int64_t wanted = access.mode == "texel" ? 16 : 4;
   if (range.offset % wanted == 0) return true;
-  report(op, "align", fmt::format("offset {} is not a multiple of {}", range.offset, wanted));
+  report(op, "align", "offset {} is not a multiple of {}", range.offset, wanted);
   return false;
 }
 
@@ -147,23 +147,20 @@ bool DispatchVerifier::accesses(const Op& op, std::vector<Access>* out) {
 void DispatchVerifier::parameters(const Op& op, const std::vector<Access>& accesses,
                                   const std::vector<std::string>& modes, const Item* kernel) {
   if (accesses.size() != modes.size())
-    return report(op, "args",
-                  fmt::format("@{} has {}, {}", op.operands[0].text, countText(modes.size(), "parameter"),
-                              countText(accesses.size(), "range is given", "ranges are given")));
+    return report(op, "args", "@{} has {}, {}", op.operands[0].text, countText(modes.size(), "parameter"),
+                  countText(accesses.size(), "range is given", "ranges are given"));
   for (size_t index = 0; index < modes.size(); ++index) {
     std::string param = kernel ? "%" + kernel->body.args[index]->name : fmt::format("parameter {}", index);
     if (accesses[index].mode != modes[index])
-      report(op, "args",
-             fmt::format("{} of @{} is {}, the range is {}", param, op.operands[0].text, modes[index],
-                         accesses[index].mode));
+      report(op, "args", "{} of @{} is {}, the range is {}", param, op.operands[0].text, modes[index],
+             accesses[index].mode);
     if (!kernel) continue;
     const Type& type = kernel->body.args[index]->type;
     bool isStatic = type.isBuffer();
     for (int64_t extent : type.shape) isStatic = isStatic && extent != Shape::kDynamic;
     if (isStatic && accesses[index].range.bytes < type.bytes())
-      report(op, "range",
-             fmt::format("{} of @{} takes {}, the range has {}", param, op.operands[0].text,
-                         countText(type.bytes(), "byte"), accesses[index].range.bytes));
+      report(op, "range", "{} of @{} takes {}, the range has {}", param, op.operands[0].text,
+             countText(type.bytes(), "byte"), accesses[index].range.bytes);
   }
 }
 
@@ -183,17 +180,14 @@ void DispatchVerifier::aliases(const Op& op, const std::vector<Access>& accesses
       const Access &from = accesses[a], &to = accesses[b];
       if (a == b || !to.writes() || !overlap(from.range, to.range)) continue;
       if (from.mode == "texel") {
-        report(op, "texel",
-               fmt::format("the texel range {} overlaps {}, which is written", text(from.range),
-                           text(to.range)));
+        report(op, "texel", "the texel range {} overlaps {}, which is written", text(from.range),
+               text(to.range));
       } else if (from.writes()) {
-        if (a < b)
-          report(op, "overlap", fmt::format("{} and {} are both written", text(from.range), text(to.range)));
+        if (a < b) report(op, "overlap", "{} and {} are both written", text(from.range), text(to.range));
       } else if (from.range.offset != to.range.offset ||
                  (from.range.bytes + 15) / 16 != (to.range.bytes + 15) / 16) {
-        report(op, "inplace",
-               fmt::format("{} is read and {} written: they overlap but are not the same", text(from.range),
-                           text(to.range)));
+        report(op, "inplace", "{} is read and {} written: they overlap but are not the same",
+               text(from.range), text(to.range));
       }
     }
   }
@@ -215,10 +209,10 @@ void DispatchVerifier::dispatch(const Op& op, const std::vector<Access>& accesse
     if (const Attr* written = find(binaries_.at(name)->attrs, "modes"))
       for (const Attr& mode : written->list) modes.push_back(mode.text);
   } else {
-    return report(op, "kernel", fmt::format("there is no kernel @{}", name));
+    return report(op, "kernel", "there is no kernel @{}", name);
   }
   if (module_.stage == Stage::spirv && !binaries_.contains(name))
-    report(op, "kernel", fmt::format("there is no binary @{}", name));
+    report(op, "kernel", "there is no binary @{}", name);
   parameters(op, accesses, modes, kernel);
   aliases(op, accesses);
 }
@@ -230,12 +224,10 @@ void DispatchVerifier::hazards(const Op& op, const std::vector<Access>& accesses
       if (!access.writes() && !earlier.writes()) continue;
       if (!overlap(access.range, earlier.range)) continue;
       errors_.append(
-          failAt(
-              op.loc,
-              fmt::format(
-                  "{} [plan.barrier]: {} @{}[{}:{}], which an earlier command {}, without a barrier between",
-                  op.info().name, access.writes() ? "writes" : "reads", access.range.buffer,
-                  access.range.offset, access.range.bytes, earlier.writes() ? "writes" : "reads"))
+          failAt(op.loc,
+                 "{} [plan.barrier]: {} @{}[{}:{}], which an earlier command {}, without a barrier between",
+                 op.info().name, access.writes() ? "writes" : "reads", access.range.buffer,
+                 access.range.offset, access.range.bytes, earlier.writes() ? "writes" : "reads")
               .note(from->loc, "the earlier command is here"));
       return;
     }
@@ -249,12 +241,12 @@ void DispatchVerifier::inFlightAccess(const Op& op, const std::vector<Access>& a
     for (const Access& access : accesses)
       for (const Access& its : begun.accesses) {
         if (!overlap(access.range, its.range)) continue;
-        errors_.append(
-            failAt(op.loc, fmt::format("{} [plan.collective]: accesses @{}[{}:{}], which a collective "
-                                       "in flight uses until the wait for id {}",
-                                       op.info().name, access.range.buffer, access.range.offset,
-                                       access.range.bytes, begun.id))
-                .note(begun.op->loc, "it begins here"));
+        errors_.append(failAt(op.loc,
+                              "{} [plan.collective]: accesses @{}[{}:{}], which a collective in flight uses "
+                              "until the wait for id {}",
+                              op.info().name, access.range.buffer, access.range.offset, access.range.bytes,
+                              begun.id)
+                           .note(begun.op->loc, "it begins here"));
         return;
       }
 }
@@ -282,14 +274,14 @@ void DispatchVerifier::begin(const Op& op) {
   const bool gathers = as::collective_begin(op).kind() == "all_gather";
   if (touched.empty()) report(op, "args", "needs args(inout(@buffer[offset:bytes]), …)");
   if (gathers != (as::collective_begin(op).reduction() == "same") && (gathers || inPlace))
-    return report(op, "collective",
+    return report(op, "collective", "{}",
                   gathers ? "all_gather needs reduction = same"
                           : "all_reduce does not take reduction = same");
   if (!inPlace && !arePairs(touched, gathers))
     return report(op, "args",
-                  fmt::format("needs pairs in(@buffer[offset:bytes]), out(@buffer[offset:bytes]) of f32 "
-                              "elements, {} one shard for each rank",
-                              gathers ? "out" : "in"));
+                  "needs pairs in(@buffer[offset:bytes]), out(@buffer[offset:bytes]) of f32 elements, {} one "
+                  "shard for each rank",
+                  gathers ? "out" : "in");
   for (size_t index = 0; index < touched.size(); ++index) {
     if (inPlace && (touched[index].mode != "inout" || touched[index].range.bytes % 4 != 0))
       return report(op, "args", "needs args(inout(@buffer[offset:bytes]), …) of whole f32 elements");
@@ -300,8 +292,7 @@ void DispatchVerifier::begin(const Op& op) {
   inFlightAccess(op, touched);
   const int64_t id = as::collective_begin(op).id();
   for (const InFlight& begun : inFlight_)
-    if (begun.id == id)
-      report(op, "collective", fmt::format("the collective with id {} is in flight already", id));
+    if (begun.id == id) report(op, "collective", "the collective with id {} is in flight already", id);
   pending_.clear();
   inFlight_.push_back({id, &op, std::move(touched)});
 }
@@ -309,7 +300,7 @@ void DispatchVerifier::begin(const Op& op) {
 void DispatchVerifier::wait(const Op& op) {
   const int64_t id = as::collective_wait(op).id();
   if (std::erase_if(inFlight_, [&](const InFlight& begun) { return begun.id == id; }) == 0)
-    report(op, "collective", fmt::format("no collective with id {} is in flight", id));
+    report(op, "collective", "no collective with id {} is in flight", id);
 }
 
 void DispatchVerifier::command(const Op& op) {
@@ -344,7 +335,7 @@ Result<void> DispatchVerifier::run() {
     for (const auto& arg : item->body.args) place(arg->loc, *arg);
     for (Op* op : item->body.ops) command(*op);
     for (const InFlight& begun : inFlight_)
-      report(*begun.op, "collective", fmt::format("no tg.collective_wait for id {}", begun.id));
+      report(*begun.op, "collective", "no tg.collective_wait for id {}", begun.id);
   }
   if (!errors_.empty()) return std::move(errors_);
   return {};

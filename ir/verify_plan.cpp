@@ -30,7 +30,16 @@ class PlanVerifier {
     Loc loc;
   };
 
-  void report(const Loc& loc, std::string message, const Loc& noteLoc = nullptr, std::string note = "");
+  template <class... Args>
+  void report(const Loc& loc, fmt::format_string<Args...> format, Args&&... args) {
+    errors_.append(failAt(loc, fmt::format(format, std::forward<Args>(args)...)));
+  }
+  /// The same with a note at the definition of `value`.
+  template <class... Args>
+  void reportWith(const Value& value, const Loc& loc, fmt::format_string<Args...> format, Args&&... args) {
+    report(loc, format, std::forward<Args>(args)...);
+    errors_.addNote(value.loc, fmt::format("%{} is defined here", value.name));
+  }
   std::string label(const Op& op, std::string_view name) const {
     return fmt::format("{} [plan.{}]", op.info().name, name);
   }
@@ -85,36 +94,28 @@ class PlanVerifier {
   std::vector<std::pair<ByteRange, const Item*>> io_;
 };
 
-void PlanVerifier::report(const Loc& loc, std::string message, const Loc& noteLoc, std::string note) {
-  Error error = failAt(loc, std::move(message));
-  if (!note.empty()) error.addNote(noteLoc, std::move(note));
-  errors_.append(std::move(error));
-}
-
 bool PlanVerifier::inBuffer(const Loc& loc, std::string_view what, const Place& place, int64_t bytes) {
   const Item* buffer = module_.find(ItemKind::buffer, place.buffer);
   if (!buffer) {
-    report(loc, fmt::format("{} [plan.range]: there is no buffer @{}", what, place.buffer));
+    report(loc, "{} [plan.range]: there is no buffer @{}", what, place.buffer);
     return false;
   }
   if (place.offset < 0 || place.offset + bytes > buffer->bytes) {
-    report(loc, fmt::format("{} [plan.range]: bytes {} to {} are outside of @{}, which has {}", what,
-                            place.offset, place.offset + bytes, place.buffer, buffer->bytes));
+    report(loc, "{} [plan.range]: bytes {} to {} are outside of @{}, which has {}", what, place.offset,
+           place.offset + bytes, place.buffer, buffer->bytes);
     return false;
   }
   if (!inOneAllocation(loc, what, {place.buffer, place.offset, bytes})) return false;
   if (place.offset % kMemberAlignment == 0) return true;
-  report(loc, fmt::format("{} [plan.align]: offset {} is not a multiple of {}", what, place.offset,
-                          kMemberAlignment));
+  report(loc, "{} [plan.align]: offset {} is not a multiple of {}", what, place.offset, kMemberAlignment);
   return false;
 }
 
 /// Checks that a binding lies inside one allocation: a large buffer is made of several.
 bool PlanVerifier::inOneAllocation(const Loc& loc, std::string_view what, const ByteRange& range) {
   if (target_.fit(range.offset, range.bytes) == range.offset) return true;
-  report(loc, fmt::format("{} [plan.allocation]: bytes {} to {} of @{} cross a multiple of {}, where one "
-                          "buffer ends",
-                          what, range.offset, range.offset + range.bytes, range.buffer, target_.allocation));
+  report(loc, "{} [plan.allocation]: bytes {} to {} of @{} cross a multiple of {}, where one buffer ends",
+         what, range.offset, range.offset + range.bytes, range.buffer, target_.allocation);
   return false;
 }
 
@@ -126,15 +127,15 @@ void PlanVerifier::homes() {
     if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
     std::string what = fmt::format("@{}", item->name);
     if (!item->place || item->place->buffer != "persistent") {
-      report(item->loc, fmt::format("{} [plan.home]: has no home in @persistent", what));
+      report(item->loc, "{} [plan.home]: has no home in @persistent", what);
       continue;
     }
     if (!inBuffer(item->loc, what, *item->place, item->type.bytes())) continue;
     ByteRange range{"persistent", item->place->offset, item->type.bytes()};
-    if (auto other = taken.foreign(range, -1); other && other->owner >= 0)
-      report(item->loc,
-             fmt::format("{} [plan.home]: its home overlaps that of @{}", what, items[other->owner]->name),
-             items[other->owner]->loc, "which is here");
+    if (auto other = taken.foreign(range, -1); other && other->owner >= 0) {
+      report(item->loc, "{} [plan.home]: its home overlaps that of @{}", what, items[other->owner]->name);
+      errors_.addNote(items[other->owner]->loc, "which is here");
+    }
     taken.write(range, static_cast<int>(items.size()));
     items.push_back(item.get());
   }
@@ -148,11 +149,11 @@ void PlanVerifier::ioAcrossFunctions() {
   int64_t end = 0;
   const Item* holder = nullptr;
   for (const auto& [range, func] : io_) {
-    if (holder && func != holder && range.offset < end)
-      report(func->loc,
-             fmt::format("@{} [plan.io]: its bytes {} to {} of @io are also those of @{}", func->name,
-                         range.offset, range.offset + range.bytes, holder->name),
-             holder->loc, "which is here");
+    if (holder && func != holder && range.offset < end) {
+      report(func->loc, "@{} [plan.io]: its bytes {} to {} of @io are also those of @{}", func->name,
+             range.offset, range.offset + range.bytes, holder->name);
+      errors_.addNote(holder->loc, "which is here");
+    }
     if (range.offset + range.bytes <= end) continue;
     end = range.offset + range.bytes;
     holder = func;
@@ -209,16 +210,15 @@ void PlanVerifier::arguments(const Item& func) {
   for (const auto& arg : func.body.args) {
     std::string what = fmt::format("argument %{}", arg->name);
     if (!arg->place || arg->place->buffer != "io") {
-      report(arg->loc, fmt::format("{} [plan.home]: has no place in @io", what));
+      report(arg->loc, "{} [plan.home]: has no place in @io", what);
       continue;
     }
     if (!inBuffer(arg->loc, what, *arg->place, placedBytes(*arg))) continue;
     ByteRange range = rangeOf(*arg);
-    if (auto other = bytes_.foreign(range, ByteOwners::kNone))
-      report(
-          arg->loc,
-          fmt::format("{} [plan.overlap]: its bytes are also those of {}", what, owners_[other->owner].name),
-          owners_[other->owner].loc, "which is here");
+    if (auto other = bytes_.foreign(range, ByteOwners::kNone)) {
+      report(arg->loc, "{} [plan.overlap]: its bytes are also those of {}", what, owners_[other->owner].name);
+      errors_.addNote(owners_[other->owner].loc, "which is here");
+    }
     ownerOf_[arg.get()] = newOwner("%" + arg->name, arg->loc);
     bytes_.write(range, ownerOf_[arg.get()]);
     io_.push_back({range, func_});
@@ -230,7 +230,7 @@ bool PlanVerifier::placed(const Op& op) {
   bool good = true;
   for (const auto& result : op.results) {
     if (!result->place) {
-      report(result->loc, fmt::format("{}: %{} has no place", label(op, "place"), result->name));
+      report(result->loc, "{}: %{} has no place", label(op, "place"), result->name);
       good = false;
     } else {
       good = inBuffer(result->loc, fmt::format("%{}", result->name), *result->place, placedBytes(*result)) &&
@@ -248,11 +248,9 @@ void PlanVerifier::read(const Op& op, const Value& value) {
   auto other = bytes_.foreign(rangeOf(value), owner->second);
   if (!other) return;
   const Owner& writer = owners_[other->owner];
-  report(op.loc,
-         fmt::format("{}: %{} is read here, after {} has overwritten its bytes {} to {} of @{}",
-                     label(op, "overlap"), value.name, writer.name, other->begin, other->end,
-                     value.place->buffer),
-         writer.loc, "overwritten here");
+  report(op.loc, "{}: %{} is read here, after {} has overwritten its bytes {} to {} of @{}",
+         label(op, "overlap"), value.name, writer.name, other->begin, other->end, value.place->buffer);
+  errors_.addNote(writer.loc, "overwritten here");
 }
 
 /// Checks that the members of a group lie as groupBytes has them, in one allocation, with padding that reads as zero.
@@ -264,26 +262,24 @@ void PlanVerifier::groupOperand(const Op& op, int binding) {
   for (size_t index = 0; index < members.size(); ++index) {
     const Place& at = *members[index]->place;
     if (at.buffer != first.buffer || at.offset != first.offset + offsets[index] || at.pitch)
-      return report(op.loc,
-                    fmt::format("{}: %{} is at @{}[{}], not at @{}[{}] where the group has it",
-                                label(op, "group"), members[index]->name, at.buffer, at.offset, first.buffer,
-                                first.offset + offsets[index]),
-                    members[index]->loc, fmt::format("%{} is defined here", members[index]->name));
+      return reportWith(*members[index], op.loc,
+                        "{}: %{} is at @{}[{}], not at @{}[{}] where the group has it", label(op, "group"),
+                        members[index]->name, at.buffer, at.offset, first.buffer,
+                        first.offset + offsets[index]);
     int64_t from = first.offset + offsets[index] + members[index]->type.bytes();
     int64_t to = first.offset + (index + 1 < members.size() ? offsets[index + 1] : total);
     bool zero = from == to || bytes_.owns({first.buffer, from, to - from}, ByteOwners::kZero);
     if (!zero)
-      return report(op.loc,
-                    fmt::format("{}: the padding after %{}, bytes {} to {} of @{}, does not read as zero",
-                                label(op, "padding"), members[index]->name, from, to, first.buffer));
+      return report(op.loc, "{}: the padding after %{}, bytes {} to {} of @{}, does not read as zero",
+                    label(op, "padding"), members[index]->name, from, to, first.buffer);
   }
   if (!inOneAllocation(op.loc, fmt::format("the group of %{}", members[0]->name),
                        {first.buffer, first.offset, total}))
     return;
   if (const Item* buffer = module_.find(ItemKind::buffer, first.buffer);
       buffer && first.offset + total > buffer->bytes)
-    report(op.loc, fmt::format("{}: the group of %{} ends outside of @{}", label(op, "range"),
-                               members[0]->name, first.buffer));
+    report(op.loc, "{}: the group of %{} ends outside of @{}", label(op, "range"), members[0]->name,
+           first.buffer);
 }
 
 /// @persistent holds only homes: a result there must be the new value of that home's symbol, or be updated in place
@@ -302,8 +298,8 @@ void PlanVerifier::resultRoom(const Op& op, const Value& value) {
     const auto next = inPlaceOf_.find(each);
     each = next == inPlaceOf_.end() ? nullptr : next->second;
   }
-  report(value.loc, fmt::format("{}: %{} is at @persistent[{}], which is not a home of a symbol it updates",
-                                label(op, "home"), value.name, value.place->offset));
+  report(value.loc, "{}: %{} is at @persistent[{}], which is not a home of a symbol it updates",
+         label(op, "home"), value.name, value.place->offset);
 }
 
 /// Checks that a result may be written over the bytes of a binding of its own region.
@@ -311,10 +307,8 @@ bool PlanVerifier::inPlaceLegal(const Op& op, int slotIndex, const Value& result
                                 const ByteRange& range) {
   std::vector<Value*> sources = bindingSources(op, binding);
   auto bad = [&](std::string why) {
-    report(
-        result.loc,
-        fmt::format("{}: %{} in place of %{}: {}", label(op, "inplace"), result.name, sources[0]->name, why),
-        sources[0]->loc, fmt::format("%{} is defined here", sources[0]->name));
+    reportWith(*sources[0], result.loc, "{}: %{} in place of %{}: {}", label(op, "inplace"), result.name,
+               sources[0]->name, why);
     return false;
   };
   ByteRange source = sourceRange(op, binding);
@@ -342,17 +336,15 @@ void PlanVerifier::overlapsOperands(const Op& op, int slotIndex, const ResultSlo
     named |= here;
     if (!here && !overlaps) continue;
     if (!here) {
-      report(result.loc,
-             fmt::format("{}: %{} overwrites %{}, which its region reads", label(op, "overlap"), result.name,
-                         sources[0]->name),
-             sources[0]->loc, fmt::format("%{} is defined here", sources[0]->name));
+      reportWith(*sources[0], result.loc, "{}: %{} overwrites %{}, which its region reads",
+                 label(op, "overlap"), result.name, sources[0]->name);
       return;
     }
     if (!inPlaceLegal(op, slotIndex, result, binding, range)) return;
   }
   if (inplace && !named)
-    report(result.loc, fmt::format("{}: %{} in place of %{}, which is not an operand", label(op, "inplace"),
-                                   result.name, inplace->name));
+    report(result.loc, "{}: %{} in place of %{}, which is not an operand", label(op, "inplace"), result.name,
+           inplace->name);
 }
 
 void PlanVerifier::write(const Op& op, const ResultSlot& slot, const ByteRange& range) {
@@ -385,9 +377,8 @@ void PlanVerifier::region(const Op& op) {
     for (int other = 0; other < index; ++other)
       if (overlap(slotRange(op, slots[other]), range))
         report(op.result(slots[index].first)->loc,
-               fmt::format("{}: %{} and %{} are written by one region to the same bytes",
-                           label(op, "overlap"), op.result(slots[other].first)->name,
-                           op.result(slots[index].first)->name));
+               "{}: %{} and %{} are written by one region to the same bytes", label(op, "overlap"),
+               op.result(slots[other].first)->name, op.result(slots[index].first)->name);
     std::vector<Type> members;
     for (int member = 0; member < slots[index].count; ++member)
       members.push_back(op.result(slots[index].first + member)->type);
@@ -397,8 +388,8 @@ void PlanVerifier::region(const Op& op) {
       resultRoom(op, *op.result(slots[index].first + member));
       const Place& at = *op.result(slots[index].first + member)->place;
       if (at.buffer != range.buffer || at.offset != range.offset + offsets[static_cast<size_t>(member)])
-        report(op.loc, fmt::format("{}: %{} is not where its group has it", label(op, "group"),
-                                   op.result(slots[index].first + member)->name));
+        report(op.loc, "{}: %{} is not where its group has it", label(op, "group"),
+               op.result(slots[index].first + member)->name);
     }
   }
   for (const ResultSlot& slot : slots) write(op, slot, slotRange(op, slot));
@@ -411,13 +402,11 @@ void PlanVerifier::allReduce(const Op& op) {
     if (!ownerOf_.contains(&source)) return;  // reported where it was defined
     read(op, source);
     if (!(rangeOf(source) == rangeOf(result)))
-      return report(
-          result.loc,
-          fmt::format("{}: %{} is not in the bytes of %{}", label(op, "inplace"), result.name, source.name),
-          source.loc, fmt::format("%{} is defined here", source.name));
+      return reportWith(source, result.loc, "{}: %{} is not in the bytes of %{}", label(op, "inplace"),
+                        result.name, source.name);
     if (lastUse_[&source] > position_[&op])
-      return report(result.loc, fmt::format("{}: %{} in place of %{}, which is read again later",
-                                            label(op, "inplace"), result.name, source.name));
+      return report(result.loc, "{}: %{} in place of %{}, which is read again later", label(op, "inplace"),
+                    result.name, source.name);
     resultRoom(op, result);
     ownerOf_[&result] = newOwner("%" + result.name, result.loc);
     bytes_.write(rangeOf(result), ownerOf_[&result]);
@@ -433,10 +422,8 @@ void PlanVerifier::parts(const Op& op) {
   for (const auto& result : op.results) {
     const auto overlaps = [&](const Value& other) {
       if (!overlap(rangeOf(*result), rangeOf(other))) return false;
-      report(result->loc,
-             fmt::format("{}: %{} overwrites %{}, which ranks read", label(op, "overlap"), result->name,
-                         other.name),
-             other.loc, fmt::format("%{} is defined here", other.name));
+      reportWith(other, result->loc, "{}: %{} overwrites %{}, which ranks read", label(op, "overlap"),
+                 result->name, other.name);
       return true;
     };
     for (int index = 0; index < op.numOperands(); ++index)
@@ -462,11 +449,9 @@ void PlanVerifier::adjoin(const Op& op) {
     if (!ownerOf_.contains(&part)) return;  // reported where it was defined
     read(op, part);
     if (part.place->buffer != whole.place->buffer || part.place->offset != offset || part.place->pitch)
-      return report(op.loc,
-                    fmt::format("{}: %{} is at @{}[{}], not at @{}[{}] where %{} has it", label(op, "adjoin"),
-                                part.name, part.place->buffer, part.place->offset, whole.place->buffer,
-                                offset, whole.name),
-                    part.loc, fmt::format("%{} is defined here", part.name));
+      return reportWith(part, op.loc, "{}: %{} is at @{}[{}], not at @{}[{}] where %{} has it",
+                        label(op, "adjoin"), part.name, part.place->buffer, part.place->offset,
+                        whole.place->buffer, offset, whole.name);
     offset += part.type.bytes();
   }
   resultRoom(op, whole);
@@ -477,20 +462,18 @@ void PlanVerifier::fill(const Op& op) {
   const Operand* args = op.keyword("args");
   bool formed = args && args->items.size() == 1 && args->items[0].items.size() == 1 &&
                 args->items[0].text == "out" && args->items[0].items[0].kind == Operand::Kind::range;
-  if (!formed)
-    return report(op.loc, fmt::format("{}: needs args(out(@buffer[offset:bytes]))", label(op, "fill")));
+  if (!formed) return report(op.loc, "{}: needs args(out(@buffer[offset:bytes]))", label(op, "fill"));
   const ByteRange range = byteRangeOf(args->items[0]);
   const Item* buffer = module_.find(ItemKind::buffer, range.buffer);
   if (!buffer || range.offset < 0 || range.bytes <= 0 || range.offset + range.bytes > buffer->bytes)
-    return report(op.loc, fmt::format("{}: bytes {} to {} are outside of @{}", label(op, "range"),
-                                      range.offset, range.offset + range.bytes, range.buffer));
+    return report(op.loc, "{}: bytes {} to {} are outside of @{}", label(op, "range"), range.offset,
+                  range.offset + range.bytes, range.buffer);
   constexpr int64_t kWord = 4;  // devices fill whole words
   if (range.offset % kWord != 0)
-    return report(op.loc, fmt::format("{}: offset {} is not a multiple of {}", label(op, "align"),
-                                      range.offset, kWord));
+    return report(op.loc, "{}: offset {} is not a multiple of {}", label(op, "align"), range.offset, kWord);
   if (!inOneAllocation(op.loc, op.info().name, range)) return;
   if (range.buffer == "persistent")
-    return report(op.loc, fmt::format("{}: @persistent holds homes alone", label(op, "home")));
+    return report(op.loc, "{}: @persistent holds homes alone", label(op, "home"));
   bytes_.write(range, ByteOwners::kZero);
 }
 
@@ -510,10 +493,8 @@ void PlanVerifier::mustBeIo(const Op& op) {
   forEachUse(op, [&](Value* value) {
     if (!ownerOf_.contains(value)) return;
     if (value->place->buffer != "io")
-      report(op.loc,
-             fmt::format("{}: %{} is in @{}; what the host reads lives in @io", label(op, "home"),
-                         value->name, value->place->buffer),
-             value->loc, fmt::format("%{} is defined here", value->name));
+      reportWith(*value, op.loc, "{}: %{} is in @{}; what the host reads lives in @io", label(op, "home"),
+                 value->name, value->place->buffer);
   });
 }
 
@@ -526,9 +507,9 @@ void PlanVerifier::operation(const Op& op) {
     const Item* symbol = module_.storage(op.operands[0].text);
     if (!symbol) return;
     if (const Place home = rowsHome(op, *symbol); !(*op.result()->place == home))
-      return report(op.loc, fmt::format("{}: %{} is at @{}[{}], the home of @{} is @persistent[{}]",
-                                        label(op, "home"), op.result()->name, op.result()->place->buffer,
-                                        op.result()->place->offset, rowsKey(op), home.offset));
+      return report(op.loc, "{}: %{} is at @{}[{}], the home of @{} is @persistent[{}]", label(op, "home"),
+                    op.result()->name, op.result()->place->buffer, op.result()->place->offset, rowsKey(op),
+                    home.offset);
     ownerOf_[op.result()] = entryOf_[symbol->name];
     return;
   }

@@ -125,7 +125,7 @@ std::string wrongType(const Type& type) {
 }
 
 Error bad(const Op& op, std::string_view label, std::string_view why) {
-  return failAt(op.loc, fmt::format("{} [op.{}]: {}", op.info().name, label, why));
+  return failAt(op.loc, "{} [op.{}]: {}", op.info().name, label, why);
 }
 
 /// A set whose keys are removed in the reverse order of their insertion: a vector of keys and a hash table of their
@@ -222,13 +222,13 @@ std::string StructureVerifier::missing(const Value* value) const {
 }
 
 Result<void> StructureVerifier::define(const Value* value, const Loc& loc, std::string_view owner) {
-  if (!value) return failAt(loc, fmt::format("{} [op.result]: a value is null", owner));
+  if (!value) return failAt(loc, "{} [op.result]: a value is null", owner);
   if (!isSymbolName(value->name))
-    return failAt(loc, fmt::format("{} [op.name]: '%{}' is not a valid name of a value", owner, value->name));
+    return failAt(loc, "{} [op.name]: '%{}' is not a valid name of a value", owner, value->name);
   if (!scope_.names.insert(value->name))
-    return failAt(loc, fmt::format("{} [op.name]: %{} names two values", owner, value->name));
+    return failAt(loc, "{} [op.name]: %{} names two values", owner, value->name);
   if (std::string why = wrongType(value->type); !why.empty())
-    return failAt(loc, fmt::format("{} [op.type]: %{} {}", owner, value->name, why));
+    return failAt(loc, "{} [op.type]: %{} {}", owner, value->name, why);
   TG_CHECK(place(*value, loc, owner));
   scope_.values.insert(value);
   return {};
@@ -250,11 +250,10 @@ Result<void> StructureVerifier::place(const Value& value, const Loc& loc, std::s
     why = "has a place, and values of kernels have none";
   else if (why.empty() && module_.stage < Stage::planned)
     why = "has a place, which values have from stage planned on";
-  if (!why.empty()) return failAt(loc, fmt::format("{} [op.place]: %{} {}", owner, value.name, why));
+  if (!why.empty()) return failAt(loc, "{} [op.place]: %{} {}", owner, value.name, why);
   const Value* inplace = value.place->inplace;
   if (!inplace || scope_.values.contains(inplace)) return {};
-  return failAt(
-      loc, fmt::format("{} [op.place]: %{} is in place of a value: {}", owner, value.name, missing(inplace)));
+  return failAt(loc, "{} [op.place]: %{} is in place of a value: {}", owner, value.name, missing(inplace));
 }
 
 Result<void> StructureVerifier::operands(const Op& op) {
@@ -339,8 +338,8 @@ Result<void> StructureVerifier::arguments(const Block& block, const Loc& loc, st
   for (const auto& arg : block.args) {
     TG_CHECK(define(arg.get(), loc, owner));
     if (arg->def || arg->block != &block)
-      return failAt(loc, fmt::format("{} [op.region]: %{} does not know the region it is an argument of",
-                                     owner, arg->name));
+      return failAt(loc, "{} [op.region]: %{} does not know the region it is an argument of", owner,
+                    arg->name);
   }
   return {};
 }
@@ -359,19 +358,18 @@ Result<void> StructureVerifier::block(const Block& block, int depth) {
 /// Checks an item without code: its type, its home, its size.
 Result<void> StructureVerifier::storage(const std::string& owner) {
   if (!item_.body.ops.empty() || !item_.body.args.empty())
-    return failAt(
-        item_.loc,
-        fmt::format("{} [item.body]: it holds ops or arguments, as only functions and kernels do", owner));
+    return failAt(item_.loc, "{} [item.body]: it holds ops or arguments, as only functions and kernels do",
+                  owner);
   if (item_.kind == ItemKind::buffer && (item_.bytes < 0 || item_.bytes > kMaxBytes))
-    return failAt(item_.loc, fmt::format("{} [item.bytes]: a size of {} bytes, not 0 to {}", owner,
-                                         item_.bytes, kMaxBytes));
+    return failAt(item_.loc, "{} [item.bytes]: a size of {} bytes, not 0 to {}", owner, item_.bytes,
+                  kMaxBytes);
   if (item_.kind != ItemKind::param && item_.kind != ItemKind::state) return {};
   if (std::string why = wrongType(item_.type); !why.empty())
-    return failAt(item_.loc, fmt::format("{} [item.type]: it {}", owner, why));
+    return failAt(item_.loc, "{} [item.type]: it {}", owner, why);
   if (!item_.place) return {};
   std::string_view why = wrongPlace(*item_.place);
   if (item_.place->inplace) why = "has a home in place of a value";
-  if (!why.empty()) return failAt(item_.loc, fmt::format("{} [item.place]: it {}", owner, why));
+  if (!why.empty()) return failAt(item_.loc, "{} [item.place]: it {}", owner, why);
   return {};
 }
 
@@ -385,13 +383,13 @@ Result<void> StructureVerifier::run() {
     auto look = [&](const Value* value) { visible = visible && scope_.values.contains(value); };
     if (why.empty()) forEachValue(extent, look);
     if (!why.empty() || !visible)
-      return failAt(item_.loc, fmt::format("{} [kernel.grid]: an extent {}", owner,
-                                           visible ? why : "reads a value that is not a parameter"));
+      return failAt(item_.loc, "{} [kernel.grid]: an extent {}", owner,
+                    visible ? why : "reads a value that is not a parameter");
   }
   for (const NamedType& result : item_.results)
     if (std::string why = wrongType(result.type); !why.empty() || !isWord(result.name))
-      return failAt(item_.loc, fmt::format("{} [op.type]: result '{}' {}", owner, result.name,
-                                           why.empty() ? "has no name a text can spell" : why));
+      return failAt(item_.loc, "{} [op.type]: result '{}' {}", owner, result.name,
+                    why.empty() ? "has no name a text can spell" : why);
   return block(item_.body, 0);
 }
 
@@ -417,9 +415,8 @@ static void oversized(const Block& block, Error& errors, int depth = 0) {
   for (Op* op : block.ops) {
     for (const auto& result : op->results)
       if (result && result->type.isTensor() && result->type.elements() > kMaxElements)
-        errors.append(
-            failAt(op->loc, fmt::format("{} [op.type]: %{} would be {}, of more than {} elements",
-                                        op->info().name, result->name, result->type.str(), kMaxElements)));
+        errors.append(failAt(op->loc, "{} [op.type]: %{} would be {}, of more than {} elements",
+                             op->info().name, result->name, result->type.str(), kMaxElements));
     for (const auto& region : op->regions)
       if (region && depth < kMaxNesting) oversized(*region, errors, depth + 1);
   }
@@ -434,17 +431,15 @@ Result<void> verifySizes(const Module& module) {
 
 Result<void> verifyNames(const Module& module) {
   if (!isSymbolName(module.name))
-    return failAt(module.loc,
-                  fmt::format("module [module.name]: '@{}' is not a valid name of a module", module.name));
+    return failAt(module.loc, "module [module.name]: '@{}' is not a valid name of a module", module.name);
   std::set<std::pair<ItemKind, std::string_view>> seen;
   for (const auto& item : module.items) {
     if (!isSymbolName(item->name))
-      return failAt(item->loc, fmt::format("{} [item.name]: '@{}' is not a valid name of an item",
-                                           name(item->kind), item->name));
+      return failAt(item->loc, "{} [item.name]: '@{}' is not a valid name of an item", name(item->kind),
+                    item->name);
     const ItemKind kind = item->kind == ItemKind::state ? ItemKind::param : item->kind;
     if (!seen.insert({kind, item->name}).second)
-      return failAt(item->loc,
-                    fmt::format("{} [item.name]: @{} names two items", name(item->kind), item->name));
+      return failAt(item->loc, "{} [item.name]: @{} names two items", name(item->kind), item->name);
   }
   return {};
 }

@@ -23,8 +23,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "passes/optimizer/optimizer.h"
 
 namespace tg {
@@ -115,11 +113,10 @@ class Adam {
 
 Result<void> checkKind(const Site& site, const AppendAdamOptions& options) {
   if (options.kind != "adam" && options.kind != "adamw")
-    return optimizer::failure(site.pass, site.step->loc, 8,
-                              fmt::format("unknown kind '{}'; known: adam, adamw", options.kind));
+    return passError(site.pass, site.step->loc, 8, "unknown kind '{}'; known: adam, adamw", options.kind);
   if (options.kind == "adamw" && options.weightDecay == 0)
-    return optimizer::failure(site.pass, site.step->loc, 9,
-                              "adamw needs a weight-decay above 0; without one use kind=adam");
+    return passError(site.pass, site.step->loc, 9,
+                     "adamw needs a weight-decay above 0; without one use kind=adam");
   return {};
 }
 

@@ -32,7 +32,6 @@
 //   Parameters of integers, function results, captures and updates do not change. The gradients of @train are those of
 //   one call, undivided; those of @apply are the means.
 // Where: first, so that all later passes see forward and backward pass as one program.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
@@ -51,10 +50,6 @@
 
 namespace tg {
 namespace {
-
-Error gradError(const Loc& loc, int constraint, std::string message) {
-  return failAt(loc, fmt::format("append-grad [append-grad.c{}]: {}", constraint, message));
-}
 
 /// Replaces each tg.grad of a function by the ops that compute it, in text order, so that an inner gradient is expanded
 /// before the one that reads it.
@@ -104,17 +99,16 @@ class GradExpansion {
 Result<Value*> findLoss(const Item& func) {
   const Op* end = func.body.terminator();
   if (!end || end->operands.empty())
-    return gradError(func.loc, 2,
-                     fmt::format("@{} has no result to differentiate; return the loss first", func.name));
+    return passError("append-grad", func.loc, 2, "@{} has no result to differentiate; return the loss first",
+                     func.name);
   Value* loss = end->in(0);
   if (loss->type.rank() != 0)
-    return gradError(loss->loc, 3,
-                     fmt::format("the loss %{} has shape {}; reduce it with tg.mean or tg.sum", loss->name,
-                                 loss->type.shape.str()));
+    return passError("append-grad", loss->loc, 3,
+                     "the loss %{} has shape {}; reduce it with tg.mean or tg.sum", loss->name,
+                     loss->type.shape.str());
   if (loss->type.dtype != DType::f32)
-    return gradError(
-        loss->loc, 3,
-        fmt::format("the loss %{} has element type {}, not f32", loss->name, name(loss->type.dtype)));
+    return passError("append-grad", loss->loc, 3, "the loss %{} has element type {}, not f32", loss->name,
+                     name(loss->type.dtype));
   return loss;
 }
 
@@ -129,14 +123,13 @@ Result<std::vector<Item*>> chosenParams(const Module& module, const Item& func, 
     else
       integer = param;
   }
-  if (params.empty()) return gradError(func.loc, 5, "the module declares no parameter");
+  if (params.empty()) return passError("append-grad", func.loc, 5, "the module declares no parameter");
   if (chosen.empty() && integer)
-    return gradError(integer->loc, 5,
-                     fmt::format("wrt={} names @{}, which is {}; gradients are of floats", pattern,
-                                 integer->name, integer->type.str()));
+    return passError("append-grad", integer->loc, 5, "wrt={} names @{}, which is {}; gradients are of floats",
+                     pattern, integer->name, integer->type.str());
   if (chosen.empty())
-    return gradError(func.loc, 5,
-                     fmt::format("wrt={} names no parameter; there are {}", pattern, namesOf(params)));
+    return passError("append-grad", func.loc, 5, "wrt={} names no parameter; there are {}", pattern,
+                     namesOf(params));
   return chosen;
 }
 
@@ -227,14 +220,15 @@ class Accumulation {
 
 Result<void> checkAccumulation(const Module& module, const Item& func, const std::vector<Item*>& params,
                                int64_t calls) {
-  if (calls < 1) return gradError(func.loc, 7, fmt::format("accumulate={} is not 1 or more", calls));
+  if (calls < 1) return passError("append-grad", func.loc, 7, "accumulate={} is not 1 or more", calls);
   if (calls == 1) return {};
   if (const Item* old = module.func(Accumulation::kApply))
-    return gradError(old->loc, 8, "the module has @apply already; accumulation puts its updates there");
+    return passError("append-grad", old->loc, 8,
+                     "the module has @apply already; accumulation puts its updates there");
   for (const Item* param : params)
     if (const Item* old = module.storage(Accumulation::stateOf(*param)))
-      return gradError(old->loc, 8,
-                       fmt::format("the module has @{} already; accumulation sums there", old->name));
+      return passError("append-grad", old->loc, 8, "the module has @{} already; accumulation sums there",
+                       old->name);
   return {};
 }
 
@@ -322,10 +316,10 @@ static bool onlyRequests(const Module& module, const AppendGradOptions& options)
 static void remarkUnscaled(const Item& func, const PassContext& context) {
   for (const Op* op : func.body.ops) {
     if (multipliedAs(*op) != "f16") continue;
-    return context.remark(
-        op->loc, fmt::format("{} is of f16, in which small gradients become 0; run "
-                             "mixed-precision{{precision=f16}} after append-grad, which scales the loss",
-                             op->info().name));
+    return context.remark(op->loc,
+                          "{} is of f16, in which small gradients become 0; run "
+                          "mixed-precision{{precision=f16}} after append-grad, which scales the loss",
+                          op->info().name);
   }
 }
 
@@ -339,23 +333,20 @@ static Result<void> expandRequests(Module& module, const AppendGradOptions& opti
 Result<void> run_append_grad(Module& module, const AppendGradOptions& options, const PassContext& context) {
   const DiagnosticHandler onRemark = once(context.onDiagnostic);
   if (options.checkpoint < 0)
-    return gradError(module.loc, 7, fmt::format("checkpoint={} is not 0 or more", options.checkpoint));
+    return passError("append-grad", module.loc, 7, "checkpoint={} is not 0 or more", options.checkpoint);
   if (onlyRequests(module, options)) return expandRequests(module, options, onRemark);
   Item* func = module.func(options.func);
   if (!func)
-    return gradError(module.loc, 1,
-                     fmt::format("there is no func @{}; the module has {}", options.func,
-                                 namesOf(module.all(ItemKind::func))));
+    return passError("append-grad", module.loc, 1, "there is no func @{}; the module has {}", options.func,
+                     namesOf(module.all(ItemKind::func)));
   TG_CHECK(findLoss(*func));
   for (Op* op : func->body.ops) {
     if (op->code == Opcode::param_grad)
-      return gradError(op->loc, 4,
-                       fmt::format("@{} already has a gradient of @{}; append-grad runs once", func->name,
-                                   op->operands[0].text));
+      return passError("append-grad", op->loc, 4, "@{} already has a gradient of @{}; append-grad runs once",
+                       func->name, op->operands[0].text);
     if (op->code == Opcode::constant && as::constant(*op).seed())
-      return gradError(
-          op->loc, 4,
-          fmt::format("@{} already has the seed of a gradient; append-grad runs once", func->name));
+      return passError("append-grad", op->loc, 4,
+                       "@{} already has the seed of a gradient; append-grad runs once", func->name);
   }
   TG_TRY(std::vector<Item*> params, chosenParams(module, *func, options.wrt));
   TG_CHECK(checkAccumulation(module, *func, params, options.accumulate));

@@ -85,7 +85,7 @@ Result<void> run_append_sgd(Module& module, const AppendSgdOptions& options, con
     states.push_back(site.prefix + ".v." + param->name);
   TG_CHECK(optimizer::check(site, module, options, states, {{"momentum", options.momentum, 0, 1}}));
   if (options.nesterov && options.momentum == 0)
-    return optimizer::failure(site.pass, site.step->loc, 8, "nesterov needs a momentum above 0");
+    return passError(site.pass, site.step->loc, 8, "nesterov needs a momentum above 0");
   optimizer::remarkPatterns(site, module, options, context);
   optimizer::remarkFrozen(site, context);
   Sgd(module, site, options).run();

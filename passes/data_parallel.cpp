@@ -32,7 +32,6 @@
 // Ensures: gradients of f16 and bf16 are reduced as f32. Other readers of a gradient or the loss read this rank's own.
 // Where: behind append-grad; before mixed-precision, so that all ranks test the same gradients for being finite, and
 //   before the optimizer.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <string>
@@ -47,10 +46,6 @@
 
 namespace tg {
 namespace {
-
-Error parallelError(const Loc& loc, int constraint, const std::string& message) {
-  return failAt(loc, fmt::format("data-parallel [data-parallel.c{}]: {}", constraint, message));
-}
 
 /// Inserts the collectives of one function.
 class Bucketing {
@@ -181,14 +176,13 @@ bool hasGradients(const Item& func, std::string_view param = "") {
 Result<void> checkFunction(const Item& func, const Item& step) {
   for (Op* op : func.body.ops) {
     if (isCollective(*op))
-      return parallelError(op->loc, 3,
-                           fmt::format("@{} has collectives already; data-parallel runs once", func.name));
+      return passError("data-parallel", op->loc, 3, "@{} has collectives already; data-parallel runs once",
+                       func.name);
     if (op->code == Opcode::update && hasGradients(step, op->operands[0].text))
-      return parallelError(
-          op->loc, 4,
-          fmt::format("@{} is updated here by a gradient of one rank; run data-parallel before "
-                      "the optimizer",
-                      op->operands[0].text));
+      return passError(
+          "data-parallel", op->loc, 4,
+          "@{} is updated here by a gradient of one rank; run data-parallel before the optimizer",
+          op->operands[0].text);
   }
   return {};
 }
@@ -199,27 +193,26 @@ Result<void> run_data_parallel(Module& module, const DataParallelOptions& option
                                const PassContext& context) {
   Item* train = module.func(options.func);
   if (!train)
-    return parallelError(module.loc, 1,
-                         fmt::format("there is no func @{}; the module has {}", options.func,
-                                     namesOf(module.all(ItemKind::func))));
+    return passError("data-parallel", module.loc, 1, "there is no func @{}; the module has {}", options.func,
+                     namesOf(module.all(ItemKind::func)));
   Item* step = train;
   for (Item* func : module.all(ItemKind::func))
     if (find(func->attrs, "every")) step = func;
   if (!hasGradients(*step))
-    return parallelError(step->loc, 2,
-                         fmt::format("@{} has no gradients; run append-grad first", step->name));
+    return passError("data-parallel", step->loc, 2, "@{} has no gradients; run append-grad first",
+                     step->name);
   TG_CHECK(checkFunction(*train, *step));
   if (step != train) TG_CHECK(checkFunction(*step, *step));
   if (const Item* scale = module.find(ItemKind::state, "loss_scale"))
-    return parallelError(scale->loc, 5,
-                         "the loss is scaled already; run data-parallel before mixed-precision");
+    return passError("data-parallel", scale->loc, 5,
+                     "the loss is scaled already; run data-parallel before mixed-precision");
   if (options.bucket < 0)
-    return parallelError(train->loc, 6, fmt::format("bucket={} is not 0 or more", options.bucket));
+    return passError("data-parallel", train->loc, 6, "bucket={} is not 0 or more", options.bucket);
   if (options.shard != "none" && options.shard != "optimizer")
-    return parallelError(train->loc, 7,
-                         fmt::format("unknown shard '{}'; known: none, optimizer", options.shard));
+    return passError("data-parallel", train->loc, 7, "unknown shard '{}'; known: none, optimizer",
+                     options.shard);
   if (options.ranks < 1)
-    return parallelError(train->loc, 8, fmt::format("ranks={} is not 1 or more", options.ranks));
+    return passError("data-parallel", train->loc, 8, "ranks={} is not 1 or more", options.ranks);
   const int64_t shards = options.shard == "optimizer" ? options.ranks : 1;
   for (Item* func : {train, step}) {
     Bucketing buckets(module, *func, options.bucket, shards);
@@ -229,11 +222,10 @@ Result<void> run_data_parallel(Module& module, const DataParallelOptions& option
     if (func == train && func->body.terminator()->numOperands() > 0) buckets.add(*func->body.terminator(), 0);
     const auto [whole, all] = buckets.wholeBytes();
     if (func == step && shards > 1 && whole > 0)
-      context.remark(
-          func->loc,
-          fmt::format("{} of {} bytes of parameters are of tensors that cannot be divided into {} equal "
-                      "shards: each rank keeps their moments whole",
-                      whole, all, shards));
+      context.remark(func->loc,
+                     "{} of {} bytes of parameters are of tensors that cannot be divided into {} equal "
+                     "shards: each rank keeps their moments whole",
+                     whole, all, shards);
     buckets.run();
     if (train == step) break;
   }

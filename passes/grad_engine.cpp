@@ -151,9 +151,10 @@ Result<void> GradEngine::differentiate(Op& op) {
   resultGrads.resize(op.results.size());
   if (entry.kind == GradKind::decomposes) return byDecomposition(op, resultGrads);
   if (!entry.apply && op.code != Opcode::custom)
-    return failAt(op.loc, fmt::format("append-grad [append-grad.c6]: {} has no gradient: {}; cut the path "
-                                      "with tg.stop_gradient if this is intended",
-                                      op.info().name, entry.text));
+    return failAt(op.loc,
+                  "append-grad [append-grad.c6]: {} has no gradient: {}; cut the path with tg.stop_gradient "
+                  "if this is intended",
+                  op.info().name, entry.text);
   GradContext context{op, builder_, resultGrads, wanted};
   std::vector<TensorExpr> grads;
   if (op.code == Opcode::custom) {

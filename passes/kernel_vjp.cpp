@@ -16,7 +16,6 @@
 //   `of` does not name have no cotangent.
 // Where: append-grad does the same for every kernel that a gradient passes through. By itself the pass shows the VJP, or
 //   makes it for another caller.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -48,13 +47,12 @@ Result<void> run_kernel_vjp(Module& module, const KernelVjpOptions& options, con
                      ? kernels[0]
                      : module.find(ItemKind::kernel, options.kernel.substr(options.kernel.starts_with('@')));
   if (!kernel)
-    return failAt(module.loc, fmt::format("kernel-vjp [kernel-vjp.c1]: {}; the module has {}",
-                                          options.kernel.empty() ? "no kernel is named"
-                                                                 : "there is no kernel " + options.kernel,
-                                          kernels.empty() ? "none" : namesOf(kernels)));
+    return failAt(module.loc, "kernel-vjp [kernel-vjp.c1]: {}; the module has {}",
+                  options.kernel.empty() ? "no kernel is named" : "there is no kernel " + options.kernel,
+                  kernels.empty() ? "none" : namesOf(kernels));
   if (options.checkpoint < 0)
-    return failAt(module.loc, fmt::format("kernel-vjp [kernel-vjp.c5]: checkpoint={} is not 0 or more",
-                                          options.checkpoint));
+    return failAt(module.loc, "kernel-vjp [kernel-vjp.c5]: checkpoint={} is not 0 or more",
+                  options.checkpoint);
   KernelVjpRequest request{namesIn(options.wrt), namesIn(options.of),
                            unusedKernel(module, kernel->name + ".vjp"), options.checkpoint};
   TG_TRY(KernelVjp vjp, differentiateKernel(module, *kernel, request));

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 namespace tg {
 
 void remarkIdle(const PassContext& context, const Loc& loc, std::string_view option, std::string_view pattern,
@@ -16,7 +14,7 @@ void remarkIdle(const PassContext& context, const Loc& loc, std::string_view opt
     if (!last) pattern.remove_prefix(bar + 1);
     auto matches = [&](const std::string& name) { return globMatch(part, name); };
     if (part.empty() || part == "*" || std::any_of(names.begin(), names.end(), matches)) continue;
-    context.remark(loc, fmt::format("{}={} names nothing; there are {}", option, part, known));
+    context.remark(loc, "{}={} names nothing; there are {}", option, part, known);
   }
 }
 

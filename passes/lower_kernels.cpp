@@ -277,12 +277,11 @@ Result<LoweredKernel> FunctionLowering::lower(const Op& fused, const std::vector
     const Type& type = lowered.kernel->body.args[index]->type;
     const int binding = lowered.params[index].index;
     if (type.texel && !gives(target_, LimitId::texelElements, type.elements()))
-      return failAt(
-          fused.loc,
-          fmt::format("schedule {} reads %{} through a view of {} texels, target '{}' has {}; its `storage` "
-                      "lists operands that are read without, as {}",
-                      fused.attr("schedule").str(), bindingSources(fused, binding)[0]->name, type.elements(),
-                      target_.name, target_.texelElements, binding));
+      return failAt(fused.loc,
+                    "schedule {} reads %{} through a view of {} texels, target '{}' has {}; its `storage` "
+                    "lists operands that are read without, as {}",
+                    fused.attr("schedule").str(), bindingSources(fused, binding)[0]->name, type.elements(),
+                    target_.name, target_.texelElements, binding);
   }
   return lowered;
 }
@@ -504,9 +503,8 @@ Result<void> run_lower_kernels(Module& module, const NoOptions&, const PassConte
     if (const int64_t size = codeSize(*kernel); size > target.kernelOps)
       context.remark(
           kernel->loc,
-          fmt::format("kernel @{} has {} operations, more than the {} that target '{}' compiles in a few "
-                      "seconds",
-                      kernel->name, size, target.kernelOps, target.name));
+          "kernel @{} has {} operations, more than the {} that target '{}' compiles in a few seconds",
+          kernel->name, size, target.kernelOps, target.name);
   }
   module.stage = Stage::kernel;
   return {};

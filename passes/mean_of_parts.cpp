@@ -68,7 +68,7 @@ class PartsCheck {
   static Error refused(const Op& op, std::string_view why) {
     const std::string what = op.results.empty() ? std::string(op.info().name)
                                                 : fmt::format("%{} = {}", op.result()->name, op.info().name);
-    return failAt(op.loc, fmt::format("{} {}", what, why));
+    return failAt(op.loc, "{} {}", what, why);
   }
 
   /// Finds the kind of an op's results from those of its operands, or fails.
@@ -130,8 +130,7 @@ class PartsCheck {
     for (int i = 0; i < op.numOperands(); ++i) {
       const Value& value = *op.in(i);
       if (i == 0 ? isRows(&value) : !isFixed(&value))
-        return failAt(value.loc,
-                      fmt::format("%{} is a result, which would be of the last part alone", value.name));
+        return failAt(value.loc, "%{} is a result, which would be of the last part alone", value.name);
     }
     return {};
   }

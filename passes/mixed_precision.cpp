@@ -29,8 +29,6 @@
 //   %finite. In a module without gradients, anywhere in stage tensor.
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -51,10 +49,6 @@ namespace {
 constexpr const char* kScale = "loss_scale";
 constexpr const char* kGood = "loss_scale.good";
 constexpr double kLargestScale = 0x1p24;
-
-Error precisionError(const Loc& loc, int constraint, const std::string& message) {
-  return failAt(loc, fmt::format("mixed-precision [mixed-precision.c{}]: {}", constraint, message));
-}
 
 /// Whether there are gradients other than zeros, which belong to parameters that the loss does not depend on.
 bool hasGradients(const Item& func) {
@@ -180,17 +174,16 @@ class LossScaling {
 
 Result<void> checkOptions(const Item& func, const MixedPrecisionOptions& options) {
   if (options.precision != "f16" && options.precision != "bf16" && options.precision != "f32x3")
-    return precisionError(func.loc, 2,
-                          fmt::format("unknown precision '{}'; known: f16, bf16, f32x3", options.precision));
+    return passError("mixed-precision", func.loc, 2, "unknown precision '{}'; known: f16, bf16, f32x3",
+                     options.precision);
   int exponent = 0;
   const bool power = std::frexp(options.lossScale, &exponent) == 0.5;
   if (options.lossScale != 0 && (!power || options.lossScale < 1 || options.lossScale > kLargestScale))
-    return precisionError(
-        func.loc, 3,
-        fmt::format("loss-scale={} is neither 0 nor a power of two from 1 to 2^24", options.lossScale));
+    return passError("mixed-precision", func.loc, 3,
+                     "loss-scale={} is neither 0 nor a power of two from 1 to 2^24", options.lossScale);
   constexpr int64_t kMostSteps = std::numeric_limits<int32_t>::max();  // that the state counts
   if (options.growth < 1 || options.growth > kMostSteps)
-    return precisionError(func.loc, 3, fmt::format("growth={} is not in 1..{}", options.growth, kMostSteps));
+    return passError("mixed-precision", func.loc, 3, "growth={} is not in 1..{}", options.growth, kMostSteps);
   return {};
 }
 
@@ -221,9 +214,8 @@ Result<void> checkUpdates(const Item& func, const Op& start) {
 Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& options, const PassContext&) {
   Item* train = module.func(options.func);
   if (!train)
-    return precisionError(module.loc, 1,
-                          fmt::format("there is no func @{}; the module has {}", options.func,
-                                      namesOf(module.all(ItemKind::func))));
+    return passError("mixed-precision", module.loc, 1, "there is no func @{}; the module has {}",
+                     options.func, namesOf(module.all(ItemKind::func)));
   TG_CHECK(checkOptions(*train, options));
   const bool scales = options.precision == "f16" && options.lossScale != 0 && hasGradients(*train);
   if (!scales) {
@@ -232,21 +224,21 @@ Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& op
   }
   for (const char* name : {kScale, kGood})
     if (const Item* old = module.storage(name))
-      return precisionError(old->loc, 4,
-                            fmt::format("the module has @{} already; mixed-precision runs once", name));
+      return passError("mixed-precision", old->loc, 4,
+                       "the module has @{} already; mixed-precision runs once", name);
   Op* start = startOf(*train);
   if (!start)
-    return precisionError(train->loc, 5,
-                          fmt::format("@{} has gradients, but no tg.constant 1.0 {{seed = true}} from which "
-                                      "they start; run mixed-precision directly after append-grad",
-                                      train->name));
+    return passError("mixed-precision", train->loc, 5,
+                     "@{} has gradients, but no tg.constant 1.0 {{seed = true}} from which they start; run "
+                     "mixed-precision directly after append-grad",
+                     train->name);
   Item* apply = module.func("apply");
   Item& step = apply && hasGradients(*apply) ? *apply : *train;
   for (Op* op : step.body.ops)
     if (op->code == Opcode::update && module.storage(op->operands[0].text)->kind == ItemKind::param)
-      return precisionError(op->loc, 6,
-                            fmt::format("@{} is updated already; run mixed-precision before the optimizer",
-                                        op->operands[0].text));
+      return passError("mixed-precision", op->loc, 6,
+                       "@{} is updated already; run mixed-precision before the optimizer",
+                       op->operands[0].text);
   TG_CHECK(checkUpdates(*train, *start));
   setPrecision(module, options);
   LossScaling(module, *train, step, options).run(*start);

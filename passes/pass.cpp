@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cassert>
 
-#include <fmt/format.h>
-
 #include "passes/pass_options.h"
 
 namespace tg {
@@ -91,9 +89,9 @@ const PassInfo* findPass(std::string_view wanted) {
 }
 
 Result<void> registerPass(PassInfo info) {
-  if (findPass(info.name)) return fail(fmt::format("a pass named '{}' is registered already", info.name));
+  if (findPass(info.name)) return fail("a pass named '{}' is registered already", info.name);
   if (info.name.empty() || info.name.find_first_of("_,{}() ") != std::string::npos)
-    return fail(fmt::format("'{}' is not a pass name: letters, digits and '-'", info.name));
+    return fail("'{}' is not a pass name: letters, digits and '-'", info.name);
   info.shipped = false;
   registry().push_back(std::move(info));
   return {};

@@ -24,10 +24,20 @@ struct PassContext {
   void phase(std::string_view name, double milliseconds) const {
     if (onPhase) onPhase(name, milliseconds);
   }
-  void remark(const Loc& loc, std::string message) const {
-    if (onDiagnostic) onDiagnostic({Severity::remark, loc, std::move(message), {}});
+  template <class... Args>
+  void remark(const Loc& loc, fmt::format_string<Args...> format, Args&&... args) const {
+    if (onDiagnostic)
+      onDiagnostic({Severity::remark, loc, fmt::format(format, std::forward<Args>(args)...), {}});
   }
 };
+
+/// An error of a pass for one of the constraints in its documentation: `append-sgd [append-sgd.c3]: …`
+template <class... Args>
+Error passError(std::string_view pass, const Loc& loc, int constraint, fmt::format_string<Args...> format,
+                Args&&... args) {
+  return failAt(loc, "{0} [{0}.c{1}]: {2}", pass, constraint,
+                fmt::format(format, std::forward<Args>(args)...));
+}
 
 // The passes themselves: `Result<void> run_ID(module, options, context)` for each row of passes.def.
 #define PASS(id, name, tool, from, to, library, Options, summary) \

@@ -55,14 +55,14 @@ Result<std::vector<PassManager::Bound>> PassManager::bind(const PipelineStep& st
   for (Bound& each : out) {
     const PassInfo& pass = *each.step.pass;
     if (!pass.make)
-      return fail(fmt::format("{} is not part of this program; use tg-opt{}", pass.name,
-                              pass.tool.empty() ? "" : " or " + pass.tool));
+      return fail("{} is not part of this program; use tg-opt{}", pass.name,
+                  pass.tool.empty() ? "" : " or " + pass.tool);
     Result<PassFunction> made = PassFunction();
     if (auto thrown = thrownBy([&] { made = pass.make(each.step.options); }))
-      return fail(fmt::format("pass {} threw where its options were bound: {}", pass.name, pass.fault()))
+      return fail("pass {} threw where its options were bound: {}", pass.name, pass.fault())
           .note(nullptr, *thrown);
     TG_TRY(each.run, std::move(made));
-    if (!each.run) return fail(fmt::format("pass {} is an empty function: {}", pass.name, pass.fault()));
+    if (!each.run) return fail("pass {} is an empty function: {}", pass.name, pass.fault());
   }
   return out;
 }
@@ -85,8 +85,8 @@ static Error wrongStage(const PassInfo& pass, const Module& module) {
   for (int stage = static_cast<int>(pass.from); stage <= static_cast<int>(pass.to); ++stage)
     if (pass.accepts(static_cast<Stage>(stage)))
       wanted += fmt::format("{}stage({})", wanted.empty() ? "" : " or ", name(static_cast<Stage>(stage)));
-  Error error = failAt(module.loc, fmt::format("{} needs {}, but the module is stage({})", pass.name, wanted,
-                                               name(module.stage)));
+  Error error =
+      failAt(module.loc, "{} needs {}, but the module is stage({})", pass.name, wanted, name(module.stage));
   std::string missing = howToReach(module.stage, pass.from);
   if (missing.empty()) return error;
   return std::move(error).note(nullptr, fmt::format("run first: {}", missing));
@@ -107,7 +107,7 @@ static bool hasFunctions(const Module& module) {
 
 /// The error for a pass that left an invalid module or threw.
 static Error brokenBy(const PipelineStep& step, std::string what, Error why, const std::string& reproducer) {
-  Error error = fail(fmt::format("pass {} {}: {}", step.pass->name, what, step.pass->fault()));
+  Error error = fail("pass {} {}: {}", step.pass->name, what, step.pass->fault());
   for (const Diagnostic& diagnostic : why.diagnostics()) error.addNote(diagnostic.loc, diagnostic.message);
   if (!reproducer.empty()) error.addNote(nullptr, reproducer);
   return error;
@@ -150,8 +150,8 @@ Result<double> PassManager::runPass(int index, const Bound& bound, const std::st
   if (!done) return done.takeError().note(nullptr, where);
 
   if (!step.pass->mayGive(module->stage)) {
-    Error why = fail(fmt::format("it should give stage({}), but the module is stage({})", name(step.pass->to),
-                                 name(module->stage)));
+    Error why = fail("it should give stage({}), but the module is stage({})", name(step.pass->to),
+                     name(module->stage));
     return brokenBy(step, "left the wrong stage", std::move(why), writeReproducer(index, before));
   }
   if (verifyEach_ != VerifyEach::off) {

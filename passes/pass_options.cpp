@@ -69,18 +69,17 @@ bool read(const Attr& attr, Attr& out) {
 }  // namespace option_text
 
 Error unknownOption(std::string_view pass, std::string_view option, const std::vector<OptionInfo>& known) {
-  if (known.empty()) return fail(fmt::format("{} has no options, but '{}' is given", pass, option));
+  if (known.empty()) return fail("{} has no options, but '{}' is given", pass, option);
   std::vector<std::string> names;
   for (const OptionInfo& info : known) names.push_back(info.name);
   std::string near = nearestName(option, names);
-  return fail(fmt::format("{} has no option '{}'{} (options: {})", pass, option,
-                          near.empty() ? "" : fmt::format("; did you mean '{}'?", near),
-                          fmt::join(names, ", ")));
+  return fail("{} has no option '{}'{} (options: {})", pass, option,
+              near.empty() ? "" : fmt::format("; did you mean '{}'?", near), fmt::join(names, ", "));
 }
 
 Error badOption(std::string_view pass, const OptionInfo& option, std::string_view value) {
-  return fail(fmt::format("{}: option '{}' takes {} {}, not '{}'", pass, option.name,
-                          option.type == "int" ? "an" : "a", option.type, value));
+  return fail("{}: option '{}' takes {} {}, not '{}'", pass, option.name, option.type == "int" ? "an" : "a",
+              option.type, value);
 }
 
 static std::string unquoted(std::string_view text) {
@@ -121,7 +120,7 @@ Result<Attr> parsePassOption(const PassInfo& pass, const OptionInfo& option, std
     auto schedule = parseAttr(unquoted(text));
     if (!schedule || schedule->kind == Attr::Kind::word) return badOption(pass.name, option, text);
     if (auto good = checkRateSchedule(*schedule); !good)
-      return fail(fmt::format("{}: option '{}': {}", pass.name, option.name, good.error().message()));
+      return fail("{}: option '{}': {}", pass.name, option.name, good.error().message());
     return schedule;
   }
   return Attr::string(unquoted(text));

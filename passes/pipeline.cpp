@@ -78,7 +78,7 @@ Error unknownPass(Loc loc, std::string_view name) {
   const std::string near = nearestName(name, names);
   const std::string hint = near.empty() ? fmt::format("; passes: {}", fmt::join(names, ", "))
                                         : fmt::format("; did you mean '{}'?", near);
-  return failAt(std::move(loc), fmt::format("no pass is named '{}'{}", name, hint));
+  return failAt(std::move(loc), "no pass is named '{}'{}", name, hint);
 }
 
 Result<void> PipelineScanner::parseSteps(std::vector<PipelineStep>& steps, int depth) {
@@ -124,7 +124,7 @@ Result<AttrList> PipelineScanner::parseOptions(const PassInfo& pass, bool braces
     const OptionInfo* option = pass.option(name);
     if (!option) return failAt(loc, unknownOption(pass.name, name, pass.options).message());
     if (find(out, option->name))
-      return failAt(loc, fmt::format("{}: option '{}' is given twice", pass.name, option->name));
+      return failAt(loc, "{}: option '{}' is given twice", pass.name, option->name);
     std::string_view text = "true";
     if (take('=')) {
       TG_TRY(text, value(braces));

@@ -162,9 +162,9 @@ Result<bool> isSettled(const plan::Sequence& sequence, const std::vector<Item*>&
     const Item& member = *symbols[sequence.keys[i]];
     if (first.place && member.place && member.place->offset == first.place->offset + offsets[i]) continue;
     return failAt(sequence.op->loc,
-                  fmt::format("{} [plan.group]: @{} and @{} are bound as one range, but their homes, which "
-                              "are given, are not one behind the other",
-                              sequence.op->info().name, first.name, member.name));
+                  "{} [plan.group]: @{} and @{} are bound as one range, but their homes, which are given, "
+                  "are not one behind the other",
+                  sequence.op->info().name, first.name, member.name);
   }
   return true;
 }
@@ -189,9 +189,8 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
         if (sources.size() == 1 && readsRows(*sources[0])) continue;  // lie where the symbol does
         if (std::any_of(sources.begin(), sources.end(), [](const Value* value) { return readsRows(*value); }))
           return failAt(op->loc,
-                        fmt::format("{} [plan.group]: the group of %{} holds rows of a symbol beside "
-                                    "other members",
-                                    op->info().name, op->operands[binding].value->name));
+                        "{} [plan.group]: the group of %{} holds rows of a symbol beside other members",
+                        op->info().name, op->operands[binding].value->name);
         for (Value* value : sources)
           if (plan::isSymbolRead(*value)) sequence.keys.push_back(keyOf.at(value->def->operands[0].text));
         if (sequence.keys.empty()) continue;
@@ -240,9 +239,10 @@ Result<void> checkGiven(const Item& symbol, int64_t reserve) {
   const Place& home = *symbol.place;
   if (home.buffer == "persistent" && home.offset >= 0 && home.offset + symbol.type.bytes() <= reserve)
     return {};
-  return failAt(symbol.loc, fmt::format("@{} comes with the home @{}[{}], which is not in the {} bytes that "
-                                        "plan{{reserve}} sets aside in @persistent",
-                                        symbol.name, home.buffer, home.offset, reserve));
+  return failAt(symbol.loc,
+                "@{} comes with the home @{}[{}], which is not in the {} bytes that plan{{reserve}} sets "
+                "aside in @persistent",
+                symbol.name, home.buffer, home.offset, reserve);
 }
 
 /// Checks that rows of a symbol, which are bound at their place in it, begin where a binding may. The pieces of split-rows
@@ -258,9 +258,8 @@ Result<void> checkRowsBind(const Module& module, const Target& target) {
       if (begin % target.alignment == 0) continue;
       errors.append(
           failAt(op->loc,
-                 fmt::format("@{} begins at byte {} of @{}, and what kernels bind at a multiple of {} "
-                             "on target '{}'",
-                             rowsKey(*op), begin, symbol.name, target.alignment, target.name))
+                 "@{} begins at byte {} of @{}, and what kernels bind at a multiple of {} on target '{}'",
+                 rowsKey(*op), begin, symbol.name, target.alignment, target.name)
               .note(op->loc, "tg.slice takes any rows of the whole"));
     }
   if (!errors.empty()) return errors;
@@ -277,9 +276,8 @@ Result<void> checkAdjoinedBind(const Item& func, const Target& target) {
       const Value& value = *op->in(i);
       if (begin % target.alignment != 0)
         errors.append(failAt(
-            op->loc, fmt::format("%{} begins at byte {} of %{}, and what kernels bind at a multiple "
-                                 "of {} on target '{}'",
-                                 value.name, begin, op->result()->name, target.alignment, target.name)));
+            op->loc, "%{} begins at byte {} of %{}, and what kernels bind at a multiple of {} on target '{}'",
+            value.name, begin, op->result()->name, target.alignment, target.name));
       begin += value.type.bytes();
     }
   }
@@ -320,8 +318,7 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
       symbols[members[member]]->place = Place{"persistent", end + offsets[member], nullptr, 0};
     end = roundUp(end + bytes, target.alignment);
     if (end >= kMaxBytes)
-      return failAt(module.loc,
-                    fmt::format("parameters and states take {} bytes together, or more", kMaxBytes));
+      return failAt(module.loc, "parameters and states take {} bytes together, or more", kMaxBytes);
   }
   if (!errors.empty()) return errors;
   return end;
@@ -389,12 +386,10 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
       layout.addedWork = std::max(layout.addedWork, within.addedWork);
       if (each.plan->arenaBytes() <= room || least)
         context.remark(
-            func->loc,
-            fmt::format("@{}: {} again, {:.0f} % more work, so that {} do instead of {}", func->name,
-                        within.runsAgain > 0 ? countText(within.runsAgain, "kernel runs", "kernels run")
-                                             : "other kernels run",
-                        100 * within.addedWork, sizeText(fixed + each.plan->arenaBytes()),
-                        sizeText(fixed + before)));
+            func->loc, "@{}: {} again, {:.0f} % more work, so that {} do instead of {}", func->name,
+            within.runsAgain > 0 ? countText(within.runsAgain, "kernel runs", "kernels run")
+                                 : "other kernels run",
+            100 * within.addedWork, sizeText(fixed + each.plan->arenaBytes()), sizeText(fixed + before));
     }
     if (!worst || each.plan->arenaBytes() > worst->plan->arenaBytes()) worst = &each;
   }
@@ -402,9 +397,8 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
   const int64_t needed = fixed + worst->plan->arenaBytes();
   return withLargest(
       failAt(worst->func->loc,
-             fmt::format(
-                 "@{} takes {} bytes ({}), the least there is with what may run again; the budget is {} ({})",
-                 worst->func->name, needed, sizeText(needed), layout.budget, sizeText(layout.budget)))
+             "@{} takes {} bytes ({}), the least there is with what may run again; the budget is {} ({})",
+             worst->func->name, needed, sizeText(needed), layout.budget, sizeText(layout.budget))
           .note(
               layout.module.loc,
               fmt::format("of these {} are parameters, states, inputs and results; {} is the least budget: "
@@ -417,25 +411,22 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
 /// Remarks the barriers of a function, and the values alive at its peak.
 void report(const Item& func, const FunctionPlan& planned, const PassContext& context) {
   if (planned.kernels() > 0)
-    context.remark(func.loc, fmt::format("@{}: {}, {} between them ({} in the order of the text)", func.name,
-                                         countText(planned.kernels(), "kernel"),
-                                         countText(planned.barriers(), "barrier"), planned.barriersOfText()));
+    context.remark(func.loc, "@{}: {}, {} between them ({} in the order of the text)", func.name,
+                   countText(planned.kernels(), "kernel"), countText(planned.barriers(), "barrier"),
+                   planned.barriersOfText());
   const Op* at = nullptr;
   std::vector<plan::LiveUnit> live = planned.livePeak(&at);
-  if (live.empty()) return context.remark(func.loc, fmt::format("@{} has no transient values", func.name));
+  if (live.empty()) return context.remark(func.loc, "@{} has no transient values", func.name);
   std::string where = at->results.empty() ? std::string(at->info().name) : "%" + at->result()->name;
-  context.remark(func.loc,
-                 fmt::format("@{}: {} bytes of arena for {} live at the peak, at {}; values live there: {}",
-                             func.name, planned.arenaBytes(), planned.arenaBound(), where, live.size()));
+  context.remark(func.loc, "@{}: {} bytes of arena for {} live at the peak, at {}; values live there: {}",
+                 func.name, planned.arenaBytes(), planned.arenaBound(), where, live.size());
   for (const auto& [unit, bytes] : live) {
     const Value& value = *unit->members[0];
     std::string what = unit->group
                            ? fmt::format("the group of %{} and {} more", value.name, unit->members.size() - 1)
                            : fmt::format("%{} : {}", value.name, value.type.str());
-    context.remark(
-        value.loc,
-        fmt::format("live at the peak of @{}: {}, {} bytes{}", func.name, what, bytes,
-                    unit->takesOver >= 0 ? fmt::format(", in place of %{}", unit->inplace->name) : ""));
+    context.remark(value.loc, "live at the peak of @{}: {}, {} bytes{}", func.name, what, bytes,
+                   unit->takesOver >= 0 ? fmt::format(", in place of %{}", unit->inplace->name) : "");
   }
 }
 
@@ -462,11 +453,11 @@ void writeSizes(Layout& layout, int64_t io) {
 
 Result<void> run_plan(Module& module, const PlanOptions& options, const PassContext& context) {
   if (options.order != "barriers" && options.order != "text")
-    return failAt(module.loc, fmt::format("unknown order '{}'; known: barriers, text", options.order));
+    return failAt(module.loc, "unknown order '{}'; known: barriers, text", options.order);
   if (options.reserve < 0 || options.reserve >= kMaxBytes)
-    return failAt(module.loc, fmt::format("reserve={} is not in 0..{}", options.reserve, kMaxBytes - 1));
+    return failAt(module.loc, "reserve={} is not in 0..{}", options.reserve, kMaxBytes - 1);
   if (options.slack < 0 || options.slack >= kMaxBytes)
-    return failAt(module.loc, fmt::format("slack={} is not in 0..{}", options.slack, kMaxBytes - 1));
+    return failAt(module.loc, "slack={} is not in 0..{}", options.slack, kMaxBytes - 1);
   TG_TRY(const int64_t budget, budgetOf(module, options.budget));
   TG_TRY(Target target, targetOf(module.attrs));
   for (Item* func : module.all(ItemKind::func)) {
@@ -487,8 +478,7 @@ Result<void> run_plan(Module& module, const PlanOptions& options, const PassCont
     if (options.report) report(*each.func, *each.plan, context);
     io = each.plan->apply(io);
   }
-  if (io >= kMaxBytes)
-    return failAt(module.loc, fmt::format("inputs and results take {} bytes, or more", kMaxBytes));
+  if (io >= kMaxBytes) return failAt(module.loc, "inputs and results take {} bytes, or more", kMaxBytes);
   writeSizes(layout, io);
   module.stage = Stage::planned;
   return {};

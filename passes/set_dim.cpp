@@ -46,8 +46,9 @@ namespace {
 struct NewDim {
   std::string pass, name;
   int64_t n = 0;
-  Error error(const Loc& loc, int constraint, std::string message) const {
-    return failAt(loc, fmt::format("{0} [{0}.c{1}]: {2}", pass, constraint, message));
+  template <class... Args>
+  Error error(const Loc& loc, int constraint, fmt::format_string<Args...> format, Args&&... args) const {
+    return passError(pass, loc, constraint, format, std::forward<Args>(args)...);
   }
 };
 
@@ -57,7 +58,7 @@ Result<std::vector<int>> resizeDeclared(const NewDim& dim, std::string_view hold
   std::vector<int> axes = axesNamed(attrs, type.rank(), dim.name);
   for (int axis : axes) type.shape[axis] = dim.n;
   if (!axes.empty() && !hasValidExtents(type.shape))
-    return dim.error(loc, 1, fmt::format("{} would be {}", holder, type.str()));
+    return dim.error(loc, 1, "{} would be {}", holder, type.str());
   return axes;
 }
 
@@ -91,10 +92,10 @@ class Resizing {
     if (old_ == n_) return;
     for (const Op* op : func_.body.ops)
       if (isRandom(*op) && !resizedOf(op->result()) && mentions(op->result()->type))
-        context.remark(op->loc,
-                       fmt::format("%{} of @{} stays {}: these random numbers meet no value with the {}, "
-                                   "element by element",
-                                   op->result()->name, func_.name, op->result()->type.str(), dim_.name));
+        context.remark(
+            op->loc,
+            "%{} of @{} stays {}: these random numbers meet no value with the {}, element by element",
+            op->result()->name, func_.name, op->result()->type.str(), dim_.name);
   }
 
  private:
@@ -143,8 +144,7 @@ class Resizing {
   /// Resizes one op, if an operand was resized; otherwise records whether its result is suspect.
   Result<void> visit(Op& op) {
     if (op.code == Opcode::param_grad)
-      return dim_.error(op.loc, 4,
-                        fmt::format("@{} has gradients; run {} before append-grad", func_.name, dim_.pass));
+      return dim_.error(op.loc, 4, "@{} has gradients; run {} before append-grad", func_.name, dim_.pass);
     if (readsSymbol(op)) return readStorage(op);
     const Resized* source = nullptr;
     const Value* suspect = nullptr;
@@ -167,7 +167,7 @@ class Resizing {
     auto before = storage_.find(name);
     if (before == storage_.end()) return {};
     if (find(op.attrs, "rows"))
-      return dim_.error(op.loc, 5, fmt::format("a part of @{}, which has the {}, is read", name, dim_.name));
+      return dim_.error(op.loc, 5, "a part of @{}, which has the {}, is read", name, dim_.name);
     op.result()->type = module_.storage(name)->type;
     record(*op.result(), before->second, namedAxes(name));
     return {};
@@ -287,9 +287,9 @@ class Resizing {
   Error guess(const Op& op, const Value* suspect) const {
     return dim_
         .error(suspect->loc, 5,
-               fmt::format("%{} is {}: its {} may be the {} or not; make it from a value that has the "
-                           "{}, such as by broadcasting against one",
-                           suspect->name, suspect->type.str(), old_, dim_.name, dim_.name))
+               "%{} is {}: its {} may be the {} or not; make it from a value that has the {}, such as by "
+               "broadcasting against one",
+               suspect->name, suspect->type.str(), old_, dim_.name, dim_.name)
         .note(op.loc, "it matters here");
   }
 
@@ -302,9 +302,8 @@ class Resizing {
   }
 
   Error writtenShape(const Op& op) const {
-    return dim_.error(op.loc, 5,
-                      fmt::format("{} writes the shape {} of a value that has the {}", op.info().name,
-                                  op.attr("shape").str(), dim_.name));
+    return dim_.error(op.loc, 5, "{} writes the shape {} of a value that has the {}", op.info().name,
+                      op.attr("shape").str(), dim_.name);
   }
 
   /// Updates the axes of a broadcast_to's shape that its operand has. An axis of 1 that it repeats would not be 1.
@@ -370,9 +369,8 @@ class Resizing {
       holders.push_back(holder);
     }
     if (holders.empty())
-      return dim_.error(op.loc, 5,
-                        fmt::format("no extent of the shape {} holds the {} {} by itself",
-                                    op.attr("shape").str(), dim_.name, old_));
+      return dim_.error(op.loc, 5, "no extent of the shape {} holds the {} {} by itself",
+                        op.attr("shape").str(), dim_.name, old_);
     if (holders.size() == 1) return holders[0];
     const std::vector<int> before = axesLike(from, from[axis.at], behind),
                            now = axesLike(to, from[axis.at], behind);
@@ -383,12 +381,11 @@ class Resizing {
   Error notHeld(const Op& op) const {
     if (old_ == 1 && !isBatch())
       return dim_.error(op.loc, 5,
-                        fmt::format("several extents of the shape {} may hold the {}, which is 1; begin with "
-                                    "a module whose {} is 2 or more",
-                                    op.attr("shape").str(), dim_.name, dim_.name));
-    return dim_.error(op.loc, 5,
-                      fmt::format("the shape {} has the {} {} in it; write -1 for the extent that holds it",
-                                  op.attr("shape").str(), dim_.name, old_));
+                        "several extents of the shape {} may hold the {}, which is 1; begin with a module "
+                        "whose {} is 2 or more",
+                        op.attr("shape").str(), dim_.name, dim_.name);
+    return dim_.error(op.loc, 5, "the shape {} has the {} {} in it; write -1 for the extent that holds it",
+                      op.attr("shape").str(), dim_.name, old_);
   }
 
   /// A slice of the whole axis stays one of the whole axis; slices of a part of it are errors.
@@ -401,9 +398,8 @@ class Resizing {
       if (before == now) continue;
       bool whole = starts[axis] == 0 && limits[axis] == before && (strides.empty() || strides[axis] == 1);
       if (!whole)
-        return dim_.error(op.loc, 5,
-                          fmt::format("{} to {} on axis {} is a part of the {} {}", starts[axis],
-                                      limits[axis], axis, dim_.name, old_));
+        return dim_.error(op.loc, 5, "{} to {} on axis {} is a part of the {} {}", starts[axis], limits[axis],
+                          axis, dim_.name, old_);
       limits[axis] = now;
     }
     op.setAttr("limits", Attr::ints(limits));
@@ -423,9 +419,8 @@ class Resizing {
   Result<void> checkResults(const Op& op) const {
     const Item& kernel = *customKernel(op, module_);
     if (!hasOpenResults(kernel)) return {};
-    return dim_.error(op.loc, 5,
-                      fmt::format("the results of @{} have open extents, which may be the {} or not",
-                                  kernel.name, dim_.name));
+    return dim_.error(op.loc, 5, "the results of @{} have open extents, which may be the {} or not",
+                      kernel.name, dim_.name);
   }
 
   /// Resizes the results of a custom kernel along their batch axes; other extents stay as declared.
@@ -433,19 +428,17 @@ class Resizing {
     std::vector<int64_t> axes = as::custom(op).batch();
     const Item* kernel = customKernel(op, module_);
     if (axes.empty() && hasOpenResults(*kernel))
-      return dim_.error(
-          op.loc, 5,
-          fmt::format("the results of @{} have open extents; write batch = [0, …], the axis of each "
-                      "that holds the batch, -1 for none",
-                      kernel->name));
+      return dim_.error(op.loc, 5,
+                        "the results of @{} have open extents; write batch = [0, …], the axis of each that "
+                        "holds the batch, -1 for none",
+                        kernel->name);
     for (size_t i = 0; i < axes.size(); ++i) {
       if (axes[i] < 0) continue;
       Value& result = *op.results[i];
       int64_t& extent = result.type.shape[static_cast<int>(axes[i])];
       if (extent % old_ != 0)
-        return dim_.error(op.loc, 5,
-                          fmt::format("axis {} of %{} is {}, no multiple of the batch {}", axes[i],
-                                      result.name, extent, old_));
+        return dim_.error(op.loc, 5, "axis {} of %{} is {}, no multiple of the batch {}", axes[i],
+                          result.name, extent, old_);
       resized_[&result] = {result.type, {{static_cast<int>(axes[i]), extent / old_}}};
       extent = extent / old_ * n_;
     }
@@ -461,7 +454,7 @@ class Resizing {
     auto types = infer(op, &module_);
     if (cast) op.result()->type = *cast;
     if (!types && suspect) return guess(op, suspect);
-    if (!types) return dim_.error(op.loc, 6, types.takeError().message());
+    if (!types) return dim_.error(op.loc, 6, "{}", types.takeError().message());
     for (size_t i = 0; i < types->size(); ++i) {
       Value& result = *op.results[i];
       const Type now = (*types)[i];
@@ -506,9 +499,8 @@ class Resizing {
       const int axis = now.rank() - source.before.rank() + each.at;
       if (axis < 0 || now.shape[axis] != result.type.shape[axis]) continue;
       if (suspect) return guess(op, suspect);
-      return dim_.error(op.loc, 6,
-                        fmt::format("axis {} of %{} keeps its extent {}: another operand has it too", axis,
-                                    result.name, old_));
+      return dim_.error(op.loc, 6, "axis {} of %{} keeps its extent {}: another operand has it too", axis,
+                        result.name, old_);
     }
     return {};
   }
@@ -542,19 +534,18 @@ std::string knownDims(const Module& module) {
 Error noSuchDim(const Module& module, const NewDim& dim) {
   if (dim.pass == "set-batch")
     return dim.error(module.loc, 2,
-                     "no argument says which axis is its batch; write %x: tensor<…> {batch = 0}");
+                     "no argument says which axis is its batch; write %x: tensor<…> {{batch = 0}}");
   if (dim.name.empty() || dim.name == "_")
-    return dim.error(module.loc, 2, "it needs the name of an axis: set-dim{name=time n=256}");
+    return dim.error(module.loc, 2, "it needs the name of an axis: set-dim{{name=time n=256}}");
   const std::string known = knownDims(module);
-  return dim.error(module.loc, 2,
-                   fmt::format("no axis is called '{}'; {}", dim.name,
-                               known.empty() ? "name axes by %x: tensor<…> {dims = [batch, time]}"
-                                             : "the names are " + known));
+  return dim.error(module.loc, 2, "no axis is called '{}'; {}", dim.name,
+                   known.empty() ? "name axes by %x: tensor<…> {dims = [batch, time]}"
+                                 : "the names are " + known);
 }
 
 /// Resizes a copy of the module, which replaces it if nothing fails.
 Result<void> resize(Module& module, const NewDim& dim, const std::string& funcs, const PassContext& context) {
-  if (dim.n < 1) return dim.error(module.loc, 1, fmt::format("n={} is not 1 or more", dim.n));
+  if (dim.n < 1) return dim.error(module.loc, 1, "n={} is not 1 or more", dim.n);
   std::unique_ptr<Module> work = clone(module);
   Resizing::Storage before;
   for (const auto& item : work->items) {
@@ -564,8 +555,7 @@ Result<void> resize(Module& module, const NewDim& dim, const std::string& funcs,
            resizeDeclared(dim, "@" + item->name, item->loc, item->attrs, item->type));
     if (axes.empty()) continue;
     if (const Attr* init = find(item->attrs, "init"); init && init->text == "dense" && item->type != type)
-      return dim.error(item->loc, 5,
-                       fmt::format("the init of @{} writes each value of {}", item->name, type.str()));
+      return dim.error(item->loc, 5, "the init of @{} writes each value of {}", item->name, type.str());
     before.emplace(item->name, type);
   }
   bool any = !before.empty();
@@ -577,9 +567,8 @@ Result<void> resize(Module& module, const NewDim& dim, const std::string& funcs,
     functions.emplace_back(*work, *func, dim, before);
   }
   if (functions.empty() && funcs != "*")
-    return dim.error(
-        module.loc, 2,
-        fmt::format("func={} names no function; there are {}", funcs, namesOf(module.all(ItemKind::func))));
+    return dim.error(module.loc, 2, "func={} names no function; there are {}", funcs,
+                     namesOf(module.all(ItemKind::func)));
   if (!any || dim.name.empty() || dim.name == "_") return noSuchDim(module, dim);
   for (Resizing& each : functions) TG_CHECK(each.run());
   for (const Resizing& each : functions) each.remarkKept(context);

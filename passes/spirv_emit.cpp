@@ -91,7 +91,7 @@ Result<std::vector<std::vector<uint32_t>>> compileAll(const std::vector<Item*>& 
 
 Result<void> run_spirv_emit(Module& module, const SpirvEmitOptions& options, const PassContext& context) {
   if (options.emit != "kernel" && options.emit != "glsl" && options.emit != "spirv")
-    return fail(fmt::format("spirv-emit: emit={} is unknown; known: kernel, glsl, spirv", options.emit));
+    return fail("spirv-emit: emit={} is unknown; known: kernel, glsl, spirv", options.emit);
   TG_TRY(Target target, targetOf(module.attrs));
   if (module.stage == Stage::planned) {
     PhaseTimer timer(context, "lower-kernels");

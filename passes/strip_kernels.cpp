@@ -11,8 +11,6 @@
 //   whose number of iterations depends on data, gets the attribute `loop_iterations`, for devices that end loops early.
 // Where: after spirv-emit, and only on request: the kernels' text is what makes that stage readable.
 
-#include <fmt/format.h>
-
 #include "ir/kernel/rewrites.h"
 #include "ir/target.h"
 #include "passes/pass.h"
@@ -26,8 +24,7 @@ Result<void> run_strip_kernels(Module& module, const NoOptions&, const PassConte
   Error errors;
   for (const Item* kernel : module.all(ItemKind::kernel))
     if (!module.find(ItemKind::binary, kernel->name))
-      errors.append(
-          failAt(kernel->loc, fmt::format("kernel @{} has no binary; run spirv-emit first", kernel->name)));
+      errors.append(failAt(kernel->loc, "kernel @{} has no binary; run spirv-emit first", kernel->name));
   if (!errors.empty()) return errors;
   for (const Item* kernel : module.all(ItemKind::kernel)) {
     const std::optional<int64_t> most = loopIterations(*kernel);

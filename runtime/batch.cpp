@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "ir/dims.h"
 #include "ir/text.h"
 
@@ -31,10 +29,9 @@ Result<int64_t> impliedSize(const Item& func, const Value& argument, int axis, H
   if (input.shape.rank() != 1) return int64_t{0};
   int64_t rest = argument.type.elements() / argument.type.shape[axis];
   if (input.elements() % rest)
-    return fail(fmt::format("@{}: input '{}' has {}, which is not a multiple of {}, the elements of "
-                            "{} for a batch of one",
-                            func.name, argument.name, countText(input.elements(), "element"), rest,
-                            argument.type.str()));
+    return fail(
+        "@{}: input '{}' has {}, which is not a multiple of {}, the elements of {} for a batch of one",
+        func.name, argument.name, countText(input.elements(), "element"), rest, argument.type.str());
   int64_t size = input.elements() / rest;
   input.shape = argument.type.shape;
   input.shape[axis] = size;
@@ -71,8 +68,8 @@ Result<std::optional<int64_t>> batchOf(const Item& func, Inputs& inputs) {
       continue;
     }
     if (size && *size != implied)
-      return fail(fmt::format("@{}: input '{}' implies a batch of {}, input '{}' one of {}", func.name,
-                              decided->name, *size, argument->name, implied));
+      return fail("@{}: input '{}' implies a batch of {}, input '{}' one of {}", func.name, decided->name,
+                  *size, argument->name, implied);
     size = implied;
     decided = argument.get();
   }
@@ -103,8 +100,8 @@ Result<Inputs> partOf(const Item& func, const Inputs& inputs, int64_t part, int6
       continue;
     }
     if (whole.shape[axis] % parts)
-      return fail(fmt::format("@{}: input '{}' has a batch of {}, which has no {} equal parts", func.name,
-                              name, whole.shape[axis], parts));
+      return fail("@{}: input '{}' has a batch of {}, which has no {} equal parts", func.name, name,
+                  whole.shape[axis], parts);
     TG_CHECK(checkBytes(func.name, name, whole));
     Shape shape = whole.shape;
     shape[axis] /= parts;

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "ir/text.h"
 
 namespace tg {
@@ -17,16 +15,15 @@ Captures::Captures(std::string function, std::map<std::string, Type, std::less<>
 
 Error Captures::unknown(std::string_view name) const {
   if (registered_.empty())
-    return fail(
-        fmt::format("@{} has no capture '{}'; it has none: mark the value with tg.capture", function_, name));
-  return fail(fmt::format("@{} has no capture '{}'; it has {}", function_, name, keysText(registered_)));
+    return fail("@{} has no capture '{}'; it has none: mark the value with tg.capture", function_, name);
+  return fail("@{} has no capture '{}'; it has {}", function_, name, keysText(registered_));
 }
 
 Result<HostArray> Captures::get(std::string_view name) const {
   if (auto found = read_.find(name); found != read_.end()) return found->second;
   if (!registered_.contains(name)) return unknown(name);
-  return fail(fmt::format("this call did not read capture '{0}' of @{1}; it read {2}: name '{0}' in the call",
-                          name, function_, read_.empty() ? "none" : keysText(read_)));
+  return fail("this call did not read capture '{0}' of @{1}; it read {2}: name '{0}' in the call", name,
+              function_, read_.empty() ? "none" : keysText(read_));
 }
 
 Result<Shape> Captures::shape(std::string_view name) const {
@@ -45,8 +42,8 @@ Result<std::vector<HostArray>> Captures::perHead(std::string_view name) const {
   const Shape& shape = all.shape;
   int first = shape.rank() > 2 && shape[0] == 1 ? 1 : 0;
   if (shape.rank() < first + 2)
-    return fail(fmt::format("capture '{}' is {}; heads are the first axis of [heads, …] or [1, heads, …]",
-                            name, all.type().str()));
+    return fail("capture '{}' is {}; heads are the first axis of [heads, …] or [1, heads, …]", name,
+                all.type().str());
   Shape one;
   for (int axis = first + 1; axis < shape.rank(); ++axis) one.push(shape[axis]);
   std::vector<HostArray> heads;

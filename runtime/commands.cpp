@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/commands.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "ir/op_view.h"
@@ -18,7 +16,7 @@ Result<BindingKind> texelKind(const Loc& loc, DType dtype, int lanes) {
   const DType component = dtype == DType::i1 ? DType::u32 : dtype;
   for (const vulkan::BindingRow& row : vulkan::kBindingRows)
     if (row.kind != BindingKind::storage && row.dtype == component && row.lanes == lanes) return row.kind;
-  return failAt(loc, fmt::format("no texel view holds {} of {}", lanes, name(dtype)));
+  return failAt(loc, "no texel view holds {} of {}", lanes, name(dtype));
 }
 
 /// Parses a mode of a stripped kernel: `in`, `out`, `inout`, `texel(f32)`, `texel(f32x4)`, ….
@@ -30,7 +28,7 @@ Result<BindingKind> kindOfMode(const Item& binary, const Attr& mode) {
     if (wide) word.remove_suffix(2);
     if (auto dtype = dtypeNamed(word)) return texelKind(binary.loc, *dtype, wide ? 4 : 1);
   }
-  return failAt(binary.loc, fmt::format("binary @{}: unknown mode {}", binary.name, mode.str()));
+  return failAt(binary.loc, "binary @{}: unknown mode {}", binary.name, mode.str());
 }
 
 }  // namespace
@@ -40,8 +38,7 @@ Result<std::vector<BindingKind>> bindingsOf(const Module& module, const Item& bi
   const Item* kernel = module.find(ItemKind::kernel, binary.name);
   if (!kernel) {
     const Attr* modes = find(binary.attrs, "modes");
-    if (!modes)
-      return failAt(binary.loc, fmt::format("binary @{} has neither a kernel nor modes", binary.name));
+    if (!modes) return failAt(binary.loc, "binary @{} has neither a kernel nor modes", binary.name);
     for (const Attr& mode : modes->list) {
       TG_TRY(BindingKind kind, kindOfMode(binary, mode));
       kinds.push_back(kind);
@@ -51,11 +48,9 @@ Result<std::vector<BindingKind>> bindingsOf(const Module& module, const Item& bi
   const Attr* hash = find(binary.attrs, "kernel_hash");
   std::string expected = kernelHash(*kernel);
   if (!hash || hash->text != expected)
-    return failAt(
-               binary.loc,
-               fmt::format(
-                   "binary @{} is not made of the kernel beside it: its kernel_hash is {}, the kernel's {}",
-                   binary.name, hash ? hash->text : "missing", expected))
+    return failAt(binary.loc,
+                  "binary @{} is not made of the kernel beside it: its kernel_hash is {}, the kernel's {}",
+                  binary.name, hash ? hash->text : "missing", expected)
         .note(kernel->loc, "the kernel; run spirv-emit again after an edit");
   for (const auto& arg : kernel->body.args) {
     const Type& type = arg->type;

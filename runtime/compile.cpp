@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "ir/text.h"
 #include "passes/pass.h"
 #include "passes/tuning.h"
@@ -61,7 +59,7 @@ PassManager restOfPipeline(Stage stage, const Target& target, const CompileOptio
 
 Result<void> checkGiven(const Module* module, std::string_view call) {
   if (module) return {};
-  return fail(fmt::format("{}: the module is null", call));
+  return fail("{}: the module is null", call);
 }
 
 Result<void> checkLaterOptions(const CompileOptions& options) {

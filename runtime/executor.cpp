@@ -77,16 +77,14 @@ Result<std::unique_ptr<Executor>> Executor::create(const Module& module,
 
 Result<void> Executor::addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
                                    const std::string& key) {
-  if (!sibling->func(function))
-    return failAt(sibling->loc, fmt::format("the sibling has no function @{}", function));
+  if (!sibling->func(function)) return failAt(sibling->loc, "the sibling has no function @{}", function);
   return addModule(*sibling, function, key);
 }
 
 // `only` names one function, to be called by `key`. "" means all functions, by their names.
 Result<void> Executor::addModule(const Module& module, const std::string& only, const std::string& key) {
   if (module.stage != Stage::spirv)
-    return fail(
-        fmt::format("a device runs modules of stage spirv; this one is of stage {}", name(module.stage)));
+    return fail("a device runs modules of stage spirv; this one is of stage {}", name(module.stage));
   const Attr* target = tg::find(module.attrs, "target");
   if (!target) return failAt(module.loc, "the module has no target");
   TG_TRY(Target made, targetFromAttr(*target));
@@ -134,9 +132,8 @@ Result<void> Executor::makeBuffers(const Module& module, const Target& target, P
   int64_t together = -reserve_;
   for (const Item* item : module.all(ItemKind::buffer)) together += item->bytes;
   if (const vulkan::DeviceInfo& info = device_->info(); together > info.heapBytes)
-    return fail(
-        fmt::format("the module's buffers take {} bytes, more than the {} bytes of memory that {} has",
-                    together, info.heapBytes, info.name));
+    return fail("the module's buffers take {} bytes, more than the {} bytes of memory that {} has", together,
+                info.heapBytes, info.name);
   for (const Item* item : module.all(ItemKind::buffer)) {
     if (item->name == "persistent") {
       TG_CHECK(makePersistent(*item, target));
@@ -165,8 +162,7 @@ Result<void> Executor::makeBuffers(const Module& module, const Target& target, P
 Result<void> Executor::makePersistent(const Item& item, const Target& target) {
   if (!functions_.empty() || !storage_.empty()) {
     if (item.bytes <= persistentBytes()) return {};
-    return fail(fmt::format("the sibling's parameters take {} bytes, this module's {}", item.bytes,
-                            persistentBytes()));
+    return fail("the sibling's parameters take {} bytes, this module's {}", item.bytes, persistentBytes());
   }
   if (item.bytes <= reserve_ && !persistent_.empty()) return {};
   TG_TRY(Segments own, makeSegments(item, reserve_, target));
@@ -179,7 +175,7 @@ Result<void> Executor::shareStorage(const Module& module, const Program& program
   bool first = functions_.empty() && storage_.empty();
   for (const auto& item : module.items) {
     if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
-    if (!item->place) return failAt(item->loc, fmt::format("@{} has no home", item->name));
+    if (!item->place) return failAt(item->loc, "@{} has no home", item->name);
     const Place& home = *item->place;
     auto bytes = program.range(home.buffer, home.offset, spanBytes(item->type, home.pitch));
     if (!bytes) return failAt(item->loc, bytes.error().message());
@@ -191,7 +187,7 @@ Result<void> Executor::shareStorage(const Module& module, const Program& program
     auto own = storage_.find(item->name);
     if (own == storage_.end() || own->second.type != slot.type || own->second.buffer != slot.buffer ||
         own->second.offset != slot.offset || own->second.pitch != slot.pitch)
-      return failAt(item->loc, fmt::format("@{} has another home in the functions to add", item->name));
+      return failAt(item->loc, "@{} has another home in the functions to add", item->name);
   }
   return {};
 }
@@ -218,11 +214,10 @@ Result<void> checkIterations(const Module& module, const Item& binary, const vul
   const int64_t most = needs[LimitId::loopIterations];
   if (device.limits.gives(LimitId::loopIterations, most)) return {};
   return failAt(kernel ? kernel->loc : binary.loc,
-                fmt::format("the loops of kernel @{} make {} iterations in an invocation, and {} ends "
-                            "them after {}: compile for its target, whose loop_iterations says so",
-                            binary.name,
-                            most < Target().loopIterations ? std::to_string(most) : "as many as data say",
-                            device.name, device.limits[LimitId::loopIterations]));
+                "the loops of kernel @{} make {} iterations in an invocation, and {} ends them after {}: "
+                "compile for its target, whose loop_iterations says so",
+                binary.name, most < Target().loopIterations ? std::to_string(most) : "as many as data say",
+                device.name, device.limits[LimitId::loopIterations]);
 }
 
 }  // namespace
@@ -264,7 +259,7 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
   Function function;
   function.name = func.name;
   auto slot = [&](std::string name, const Value& value) -> Result<Slot> {
-    if (!value.place) return failAt(value.loc, fmt::format("%{} has no place", value.name));
+    if (!value.place) return failAt(value.loc, "%{} has no place", value.name);
     const Place& place = *value.place;
     TG_TRY(vulkan::Binding bytes,
            program.range(place.buffer, place.offset, spanBytes(value.type, place.pitch)));
@@ -333,10 +328,9 @@ Result<void> Executor::checkLoops(const Watched* watched, NamedArrays& results) 
     if (word != 0)
       return failAt(
           kernel.loc,
-          fmt::format("the loops of kernel @{} make more than {} iterations in an invocation, and {} "
-                      "ends them there: the results are not whole. Give an invocation less to do, "
-                      "or run on another device",
-                      kernel.name, watched->iterations, watched->device));
+          "the loops of kernel @{} make more than {} iterations in an invocation, and {} ends them there: "
+          "the results are not whole. Give an invocation less to do, or run on another device",
+          kernel.name, watched->iterations, watched->device);
   }
   return {};
 }
@@ -348,7 +342,7 @@ Result<Executor::Function*> Executor::find(const std::string& function) const {
 
 Result<const Executor::Slot*> Executor::storageSlot(const std::string& name) const {
   if (auto found = storage_.find(name); found != storage_.end()) return &found->second;
-  return fail(fmt::format("the module has no param or state @{}", name));
+  return fail("the module has no param or state @{}", name);
 }
 
 Result<void> Executor::setStorages(const NamedArrays& values) {
@@ -357,7 +351,7 @@ Result<void> Executor::setStorages(const NamedArrays& values) {
   for (const auto& [name, value] : values) {
     TG_TRY(const Slot* slot, storageSlot(name));
     if (value.type() != slot->type)
-      return fail(fmt::format("@{} is {}, not {}", name, slot->type.str(), value.type().str()));
+      return fail("@{} is {}, not {}", name, slot->type.str(), value.type().str());
     slots.push_back(*slot);
     arrays.push_back(value.bytes.data());
   }
@@ -429,7 +423,7 @@ class Executor::Copied : public StorageCopy {
 
   Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) override {
     auto found = slots_.find(name);
-    if (found == slots_.end()) return fail(fmt::format("the copy has no param or state @{}", name));
+    if (found == slots_.end()) return fail("the copy has no param or state @{}", name);
     TG_TRY(const Slot slot, rowsOf(found->second, first, rows.size()));
     std::byte* data = rows.data();
     // The contents of mapped memory are complete when the copies are done, even if the device runs later calls.
@@ -450,8 +444,8 @@ Result<std::shared_ptr<StorageCopy>> Executor::copyStorages() {
   const int64_t free = device_->freeBytes();
   // Keep a part free for drivers and transfers.
   if (bytes > free - free / 16)
-    return fail(fmt::format("a copy of parameters and states takes {}, and {} are free on {}",
-                            sizeText(bytes), sizeText(free), device_->info().name));
+    return fail("a copy of parameters and states takes {}, and {} are free on {}", sizeText(bytes),
+                sizeText(free), device_->info().name);
   return Copied::make(*this);
 }
 
@@ -461,9 +455,7 @@ Result<ParamBuffer> Executor::share(const std::string& name) {
   for (const Segment& segment : persistent_)
     if (segment.buffer.get() == slot->buffer) out.buffer = segment.buffer;
   if (out.buffer && !slot->pitch) return out;
-  return fail(fmt::format("@{} has a home that no other session can use: it has a pitch, or is not in "
-                          "@persistent",
-                          name));
+  return fail("@{} has a home that no other session can use: it has a pitch, or is not in @persistent", name);
 }
 
 Result<std::vector<std::string>> Executor::labels(const std::string& function) const {

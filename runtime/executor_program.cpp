@@ -12,14 +12,13 @@ namespace tg {
 Result<vulkan::Binding> Executor::Program::range(const std::string& name, int64_t offset,
                                                  int64_t bytes) const {
   auto found = buffers.find(name);
-  if (found == buffers.end()) return fail(fmt::format("the module has no buffer @{}", name));
+  if (found == buffers.end()) return fail("the module has no buffer @{}", name);
   // If there is a single buffer, the recording checks the range.
   const Segments& segments = found->second;
   for (const Segment& segment : segments)
     if (segments.size() == 1 || (segment.base <= offset && offset + bytes <= segment.end()))
       return vulkan::Binding{segment.buffer.get(), offset - segment.base, bytes};
-  return fail(fmt::format("@{}[{}:{}] does not lie in one of the buffers it is made of", name, offset,
-                          offset + bytes));
+  return fail("@{}[{}:{}] does not lie in one of the buffers it is made of", name, offset, offset + bytes);
 }
 
 std::vector<std::shared_ptr<vulkan::Buffer>> Executor::Program::allBuffers() const {
@@ -68,7 +67,7 @@ std::string Executor::Program::labelOf(const DispatchStep& step) const {
 Result<vulkan::Command> Executor::Program::command(const Loc& loc, const DispatchStep& step) const {
   vulkan::Dispatch dispatch;
   auto pipeline = pipelines.find(step.kernel);
-  if (pipeline == pipelines.end()) return failAt(loc, fmt::format("there is no binary @{}", step.kernel));
+  if (pipeline == pipelines.end()) return failAt(loc, "there is no binary @{}", step.kernel);
   dispatch.pipeline = pipeline->second;
   dispatch.label = labelOf(step);
   dispatch.grid = step.grid;

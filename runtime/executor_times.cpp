@@ -2,8 +2,6 @@
 // Measured calls: the same commands with timestamps, and the host's clock around them.
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "runtime/executor_calls.h"
 
 namespace tg {
@@ -20,8 +18,7 @@ Result<RunOutputs> Executor::runTimed(const std::string& key, Function& function
   for (const Lane& lane : function.laneSet->lanes)
     if (const std::shared_ptr<Call> call = lane.call.lock()) TG_CHECK(call->fetch());
   if (!function.collectivePoints.empty())
-    return fail(fmt::format("@{} has collectives between ranks; commands are timed on a single rank only",
-                            function.name));
+    return fail("@{} has collectives between ranks; commands are timed on a single rank only", function.name);
   if (!function.timed) {
     TG_TRY(function.timed,
            vulkan::Recording::create(*device_, function.commands, {function.name, timestamps_}));

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 namespace tg {
 
 NdArray toNdArray(const HostArray& array) {
@@ -79,7 +77,7 @@ class CopiedArrays : public StorageCopy {
       std::copy(from, from + static_cast<int64_t>(rows.size()), rows.begin());
       return {};
     }
-    return fail(fmt::format("the copy has no param or state @{}", name));
+    return fail("the copy has no param or state @{}", name);
   }
 
  private:
@@ -141,7 +139,7 @@ Result<std::shared_ptr<PendingCall>> InterpRunner::begin(const std::string& key,
   TG_TRY(RunResult result, function->program->interpreter.run(function->name, values));
   // A device would not detect these errors, and would compute a wrong result.
   if (const std::vector<std::string>& findings = result.counters.findings; !findings.empty())
-    return fail(fmt::format("@{}: a kernel is wrong: {}", function->name, firstOf(findings)));
+    return fail("@{}: a kernel is wrong: {}", function->name, firstOf(findings));
   RunOutputs out;
   for (const auto& [name, array] : result.results) out.results.emplace_back(name, toHostArray(array));
   if (captures)

@@ -98,9 +98,9 @@ class NcclInitializer {
     TG_TRY(const vulkan::Selection selection, vulkan::selectDevice(devices, options_.select));
     info_ = devices[static_cast<size_t>(selection.index)];
     nvidia_ = info_.driver.starts_with("NVIDIA");
-    if (!nvidia_) return fail(fmt::format("{} is not a GPU of NVIDIA's driver", info_.name));
+    if (!nvidia_) return fail("{} is not a GPU of NVIDIA's driver", info_.name);
     TG_CHECK(library_->openNccl(names));
-    if (!info_.shares) return fail(fmt::format("{} shares no memory with CUDA", info_.name));
+    if (!info_.shares) return fail("{} shares no memory with CUDA", info_.name);
     TG_TRY(gpu_, CudaGpu::open(library_, info_.uuid));
     return {};
   }
@@ -131,7 +131,7 @@ class NcclInitializer {
     const float mean = static_cast<float>(host_->ranks() - 1) / 2;
     for (const float value : values)
       if (value < mean * 0.999F || value > mean * 1.001F)
-        return fail(fmt::format("the mean of 0 to {} came back as {}", host_->ranks() - 1, value));
+        return fail("the mean of 0 to {} came back as {}", host_->ranks() - 1, value);
     return {};
   }
 

@@ -17,7 +17,7 @@ const HostArray* RunOutputs::result(std::string_view name) const {
 
 Result<void> checkDuration(std::string_view name, double seconds) {
   if (std::isfinite(seconds)) return {};
-  return fail(fmt::format("{} is {}, not a finite number of seconds", name, seconds));
+  return fail("{} is {}, not a finite number of seconds", name, seconds);
 }
 
 Result<void> checkRows(const std::string& name, const Type& type, int64_t first, size_t bytes) {
@@ -26,8 +26,7 @@ Result<void> checkRows(const std::string& name, const Type& type, int64_t first,
   const bool whole =
       static_cast<int64_t>(bytes) % element == 0 && (row == 0 || (first % row == 0 && count % row == 0));
   if (whole && first >= 0 && first <= all && count <= all - first) return {};
-  return fail(
-      fmt::format("{} bytes from element {} on are not rows of @{}, {}", bytes, first, name, type.str()));
+  return fail("{} bytes from element {} on are not rows of @{}, {}", bytes, first, name, type.str());
 }
 
 Result<void> checkBytes(std::string_view function, const std::string& name, const HostArray& input) {
@@ -39,14 +38,13 @@ Result<void> checkNames(std::string_view function, const std::vector<std::pair<s
   std::set<std::string> known;
   for (const auto& [name, type] : arguments) {
     if (!inputs.contains(name) && !filledIn.contains(name))
-      return fail(fmt::format("@{}: input '{}' of type {} is missing", function, name, type.str()));
+      return fail("@{}: input '{}' of type {} is missing", function, name, type.str());
     known.insert(name);
   }
   for (const auto& [name, array] : inputs)
     if (!known.contains(name))
-      return fail(
-          fmt::format("@{} has no input '{}'; it has {}", function, name,
-                      known.empty() ? "none" : listText(arguments, &std::pair<std::string, Type>::first)));
+      return fail("@{} has no input '{}'; it has {}", function, name,
+                  known.empty() ? "none" : listText(arguments, &std::pair<std::string, Type>::first));
   return {};
 }
 
@@ -56,8 +54,8 @@ Result<void> checkTypes(std::string_view function, const std::vector<std::pair<s
   for (const auto& [name, type] : arguments) {
     const HostArray& given = inputs.at(name);
     if (given.type() != type)
-      return fail(fmt::format("@{}: input '{}' is {}, but {} is expected", function, name, given.type().str(),
-                              type.str()));
+      return fail("@{}: input '{}' is {}, but {} is expected", function, name, given.type().str(),
+                  type.str());
   }
   return {};
 }

@@ -7,8 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "ir/exceptions.h"
 #include "ir/parser.h"
 #include "ir/rate_schedule.h"
@@ -56,7 +54,7 @@ Result<void> LearningRate::set(double rate, int64_t atStep) {
 
 Result<void> LearningRate::set(Function function, int64_t atStep, std::string name) {
   if (!function) return fail("the function of the learning rate is empty");
-  if (atStep < 0) return fail(fmt::format("a schedule begins after step 0 or later, not after {}", atStep));
+  if (atStep < 0) return fail("a schedule begins after step 0 or later, not after {}", atStep);
   function_ = std::move(function);
   text_ = std::move(name);
   start_ = atStep;
@@ -68,13 +66,12 @@ void LearningRate::clear() { *this = LearningRate(); }
 Result<double> LearningRate::at(int64_t step) const {
   if (!function_) return fail("there is no learning-rate schedule");
   if (step <= start_)
-    return fail(fmt::format("the learning rate {} begins after step {}; it has none for step {}", text_,
-                            start_, step));
+    return fail("the learning rate {} begins after step {}; it has none for step {}", text_, start_, step);
   double rate = 0;
   if (auto thrown = thrownBy([&] { rate = function_(step - start_); }))
-    return fail(fmt::format("the learning rate {} threw at its step {}: {}", text_, step - start_, *thrown));
+    return fail("the learning rate {} threw at its step {}: {}", text_, step - start_, *thrown);
   if (std::isfinite(rate) && rate >= 0) return rate;
-  return fail(fmt::format("the learning rate {} is {} at its step {}", text_, rate, step - start_));
+  return fail("the learning rate {} is {} at its step {}", text_, rate, step - start_);
 }
 
 }  // namespace tg

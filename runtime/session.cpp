@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/session.h"
 
-#include <fmt/format.h>
-
 #include "ir/text.h"
 #include "runtime/session_program.h"
 
@@ -64,10 +62,9 @@ Result<void> Session::replace(std::unique_ptr<Module> module, const ReplaceOptio
   TG_TRY(auto program, SessionProgram::create(std::move(module), options, device_));
   std::string before = program_->optimizer(), after = program->optimizer();
   if (before != after && !before.empty() && !after.empty())
-    return fail(
-        fmt::format("replaceModule: the session trains with {}, the new module with {}: make a session "
-                    "of its own for that",
-                    before, after));
+    return fail("replaceModule: the session trains with {}, the new module with {}: make a session of its "
+                "own for that",
+                before, after);
   for (const auto& forward : attached_) TG_CHECK(program->attach(clone(*forward)));
   TG_CHECK(initialise(*program, ItemKind::param, seed, /*isNew=*/true));
   TG_CHECK(initialise(*program, ItemKind::state, seed, /*isNew=*/true));
@@ -105,8 +102,8 @@ CallResult<void> Session::replaceRate(Schedule schedule, std::optional<int64_t> 
                   "append-adam makes one, as in the train pipeline append-grad,append-adam");
     const int64_t applied = steps_ / program_->stepsPerUpdate();
     if (afterStep && *afterStep > applied)
-      return fail(fmt::format("setLearningRate: the schedule begins after step {}, but only {} are done",
-                              *afterStep, applied));
+      return fail("setLearningRate: the schedule begins after step {}, but only {} are done", *afterStep,
+                  applied);
     TG_CHECK(rate_.set(std::move(schedule), afterStep.value_or(applied)));
     std::lock_guard lock(viewMutex_);
     info_.schedule = rate_.text();
@@ -135,8 +132,7 @@ CallResult<void> Session::resetLearningRate() {
 
 CallResult<void> Session::setSteps(int64_t steps) {
   return serve<void>([&]() -> Result<void> {
-    if (steps < 0 || steps > kMostSteps)
-      return fail(fmt::format("setSteps: {} is not from 0 to {}", steps, kMostSteps));
+    if (steps < 0 || steps > kMostSteps) return fail("setSteps: {} is not from 0 to {}", steps, kMostSteps);
     countFrom(steps);
     int64_t applied = steps / program_->stepsPerUpdate();
     if (applied < rate_.start()) rate_.rebase(applied);
@@ -201,8 +197,7 @@ CallResult<Shape> Session::outputShape(const std::string& function, std::string_
     for (const NamedType& own : func->results)
       if (result.empty() || own.name == result) return own.type.shape;
     const std::string known = listText(func->results, &NamedType::name);
-    return fail(
-        fmt::format("@{} has no result '{}'; it has {}", function, result, known.empty() ? "none" : known));
+    return fail("@{} has no result '{}'; it has {}", function, result, known.empty() ? "none" : known);
   });
 }
 

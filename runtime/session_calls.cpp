@@ -2,8 +2,6 @@
 // A session's calls: host scalars, steps, steps begun ahead, and the update after accumulated gradients.
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "runtime/batch.h"
 #include "runtime/session.h"
 #include "runtime/session_program.h"
@@ -39,8 +37,7 @@ Result<double> Session::rateAt(const Value& argument, int64_t step) const {
   if (rate_) return rate_.at(step);
   const Attr* schedule = find(argument.attrs, "schedule");
   if (!schedule)
-    return failAt(argument.loc,
-                  fmt::format("%{} has no schedule: give it one, or call setLearningRate", argument.name));
+    return failAt(argument.loc, "%{} has no schedule: give it one, or call setLearningRate", argument.name);
   auto rate = learningRate(*schedule, step);
   if (!rate) return failAt(argument.loc, rate.error().message());
   return *rate;
@@ -91,15 +88,14 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& in
 Result<void> Session::checkLoss() const {
   TG_TRY(const Item* func, program_->function(options_.trainFunction));
   if (func->results.empty())
-    return failAt(func->loc, fmt::format("@{} has no result that could be its loss; call it with run",
-                                         options_.trainFunction));
+    return failAt(func->loc, "@{} has no result that could be its loss; call it with run",
+                  options_.trainFunction);
   const NamedType& first = func->results.front();
   if (first.type == Type::tensor(DType::f32, {})) return {};
   return failAt(
       func->loc,
-      fmt::format(
-          "step needs a loss, a rank-0 f32, as the first result of @{}, which is '{}' : {}; call it with run",
-          options_.trainFunction, first.name, first.type.str()));
+      "step needs a loss, a rank-0 f32, as the first result of @{}, which is '{}' : {}; call it with run",
+      options_.trainFunction, first.name, first.type.str());
 }
 
 /// Begins all parts of a step except the last, whose rows are left in `inputs` for the caller.

@@ -102,10 +102,9 @@ Result<void> SessionProgram::checkParts() const {
   const Item* func = updateFunction();
   const int64_t every = func ? find(func->attrs, "every")->integer : 1;
   if (options_.parts >= 1 && every % options_.parts == 0) return {};
-  return fail(
-      fmt::format("a step of {} parts needs append-grad{{accumulate={}}} or a multiple of it; the module "
-                  "updates after {}",
-                  options_.parts, options_.parts, countText(every, "call")));
+  return fail("a step of {} parts needs append-grad{{accumulate={}}} or a multiple of it; the module updates "
+              "after {}",
+              options_.parts, options_.parts, countText(every, "call"));
 }
 
 void SessionProgram::describeDevice() {
@@ -122,16 +121,14 @@ void SessionProgram::describeDevice() {
 Result<void> SessionProgram::checkBorrowed(const Item& param, const ParamBuffer& shared) const {
   bool here = device_ ? shared.buffer && &shared.buffer->device() == device_.get() : shared.array != nullptr;
   if (!here)
-    return failAt(
-        param.loc,
-        fmt::format("sharedParams: @{} lives on {}, this session runs on {}{}: give both sessions one "
-                    "device, options.device = other.device()",
-                    param.name, shared.device, info_.device,
-                    shared.device == info_.device ? ", opened once more" : ""));
+    return failAt(param.loc,
+                  "sharedParams: @{} lives on {}, this session runs on {}{}: give both sessions one device, "
+                  "options.device = other.device()",
+                  param.name, shared.device, info_.device,
+                  shared.device == info_.device ? ", opened once more" : "");
   if (shared.type == param.type) return {};
-  return failAt(param.loc,
-                fmt::format("sharedParams: @{} is {} ({} bytes) here, and {} ({} bytes) there", param.name,
-                            param.type.str(), param.type.bytes(), shared.type.str(), shared.type.bytes()));
+  return failAt(param.loc, "sharedParams: @{} is {} ({} bytes) here, and {} ({} bytes) there", param.name,
+                param.type.str(), param.type.bytes(), shared.type.str(), shared.type.bytes());
 }
 
 // Each buffer that holds a shared parameter becomes a window on the first bytes of @persistent, so that parameters that
@@ -145,18 +142,19 @@ Result<void> SessionProgram::borrow(Module& module) {
     if (shared == options_.sharedParams.end()) continue;
     TG_CHECK(checkBorrowed(*param, shared->second));
     if (module.stage > Stage::fused)
-      return failAt(param->loc, fmt::format("sharedParams: @{} has its home already, since the module is of "
-                                            "stage {}; give one of stage tensor or fused",
-                                            param->name, name(module.stage)));
+      return failAt(param->loc,
+                    "sharedParams: @{} has its home already, since the module is of stage {}; give one of "
+                    "stage tensor or fused",
+                    param->name, name(module.stage));
     borrowed_.emplace(param->name, shared->second);
     if (shared->second.turn) turns_.push_back(shared->second.turn);
     if (!device_) continue;
     const int64_t bytes = shared->second.buffer->bytes();
     if (bytes > target().allocation)
-      return failAt(param->loc,
-                    fmt::format("sharedParams: @{} lies in a buffer of {} bytes; one allocation of "
-                                "target '{}' has at most {}",
-                                param->name, bytes, target().name, target().allocation));
+      return failAt(
+          param->loc,
+          "sharedParams: @{} lies in a buffer of {} bytes; one allocation of target '{}' has at most {}",
+          param->name, bytes, target().name, target().allocation);
     auto [base, fresh] =
         bases.try_emplace(shared->second.buffer.get(), target().fit(windows_.reserve, bytes));
     if (fresh) {
@@ -168,8 +166,8 @@ Result<void> SessionProgram::borrow(Module& module) {
   std::sort(turns_.begin(), turns_.end());
   turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());
   if (options_.sharedParams.empty() || !borrowed_.empty()) return {};
-  return failAt(module.loc, fmt::format("sharedParams: the module has none of @{}",
-                                        keysText(options_.sharedParams, ", @")));
+  return failAt(module.loc, "sharedParams: the module has none of @{}",
+                keysText(options_.sharedParams, ", @"));
 }
 
 Result<void> SessionProgram::compile(std::unique_ptr<Module> module) {
@@ -202,7 +200,7 @@ void SessionProgram::addSource(const std::string& function, Source source) {
 Result<void> SessionProgram::savePipelines(const std::string& file) const {
   std::error_code error;
   if (std::filesystem::create_directories(options_.cache, error); error)
-    return fail(fmt::format("{}: cannot make the folder: {}", options_.cache, error.message()));
+    return fail("{}: cannot make the folder: {}", options_.cache, error.message());
   return device_->saveCache(file);
 }
 
@@ -256,16 +254,15 @@ Result<void> SessionProgram::attach(std::unique_ptr<Module> forward) {
   TG_CHECK(verify(*forward));
   for (const auto& item : forward->items) {
     if (item->kind == ItemKind::func && sources_.contains(item->name))
-      return failAt(item->loc, fmt::format("attach: the session has a function @{} already", item->name));
+      return failAt(item->loc, "attach: the session has a function @{} already", item->name);
     if (!isStorage(item->kind)) continue;
     const Item* own = module_->find(item->kind, item->name);
     if (!own)
-      return failAt(item->loc,
-                    fmt::format("attach: the session has no {} @{}; it has {}", tg::name(item->kind),
-                                item->name, namesOf(module_->all(item->kind))));
+      return failAt(item->loc, "attach: the session has no {} @{}; it has {}", tg::name(item->kind),
+                    item->name, namesOf(module_->all(item->kind)));
     if (own->type != item->type)
-      return failAt(item->loc, fmt::format("attach: @{} is {}, in the session {}", item->name,
-                                           item->type.str(), own->type.str()));
+      return failAt(item->loc, "attach: @{} is {}, in the session {}", item->name, item->type.str(),
+                    own->type.str());
   }
   std::shared_ptr<const Module> written;
   if (forward->stage == Stage::tensor) written = clone(*forward);
@@ -292,14 +289,13 @@ SessionProgram::wantedCaptures(const std::string& function, const Variant* varia
   auto known = variant ? variant->captures : capturesOf(*original.func(function));
   std::vector<std::string> wanted;
   for (const std::string& capture : captures) {
-    if (known.empty())
-      return fail(fmt::format("@{} has no captures: mark the values to read with tg.capture", function));
+    if (known.empty()) return fail("@{} has no captures: mark the values to read with tg.capture", function);
     if (capture == "*") {
       for (const auto& [name, type] : known) wanted.push_back(name);
       continue;
     }
     if (!known.contains(capture))
-      return fail(fmt::format("@{} has no capture '{}'; it has {}", function, capture, keysText(known)));
+      return fail("@{} has no capture '{}'; it has {}", function, capture, keysText(known));
     wanted.push_back(capture);
   }
   return wanted;
@@ -355,17 +351,15 @@ Result<SessionProgram::Callable> SessionProgram::callable(const std::string& fun
 Result<std::unique_ptr<Module>> SessionProgram::resized(const Source& source, const std::string& function,
                                                         int64_t size) {
   if (!source.written)
-    return fail(fmt::format("@{} cannot be compiled for a batch of {}: the session was given a module of a "
-                            "later stage than tensor",
-                            function, size));
+    return fail("@{} cannot be compiled for a batch of {}: the session was given a module of a later stage "
+                "than tensor",
+                function, size);
   const Item& written = *source.written->func(function);
   if (holdsGradients(*source.written, written))
-    return failAt(
-        written.loc,
-        fmt::format("@{} holds gradients for the batch it was written with, so it cannot be compiled "
-                    "for one of {}: give the session the module without them and the passes as "
-                    "trainPipeline",
-                    function, size));
+    return failAt(written.loc,
+                  "@{} holds gradients for the batch it was written with, so it cannot be compiled for one "
+                  "of {}: give the session the module without them and the passes as trainPipeline",
+                  function, size);
   std::unique_ptr<Module> module = clone(*source.written);
   keepFunctions(*module, [&](const Item& func) { return func.name == function; });
   std::string pipeline = fmt::format("set-batch{{n={}}}", size);
@@ -423,8 +417,7 @@ Result<std::shared_ptr<const Module>> SessionProgram::moduleOf(const Callable& c
 Result<std::unique_ptr<Module>> SessionProgram::moduleAt(Stage stage) const {
   if (stage == module_->stage) return clone(*module_);
   if (!trained_)
-    return fail(fmt::format("the session was given a module of stage {} and keeps no earlier one",
-                            name(module_->stage)));
+    return fail("the session was given a module of stage {} and keeps no earlier one", name(module_->stage));
   if (stage == Stage::tensor) return clone(*trained_);
   CompileOptions rest = compileOptions(windows_.reserve);
   rest.until = stage;

@@ -58,18 +58,17 @@ Result<void> checkUpload(const Module& module, ItemKind kind,
     const Item* item = module.find(kind, name);
     if (!item && options.others) continue;
     if (!item)
-      return fail(fmt::format("the module has no {} @{}; it has {}", tg::name(kind), name,
-                              namesOf(module.all(kind))));
+      return fail("the module has no {} @{}; it has {}", tg::name(kind), name, namesOf(module.all(kind)));
     if (const Type wanted = wholes ? wholeType(*item) : item->type; wanted != type)
-      return fail(fmt::format("@{} is {}, of {}, and not {}, of {}", name, wanted.str(),
-                              countText(wanted.elements(), "element"), type.str(), type.elements()));
-    if (given[name]++) return fail(fmt::format("@{} is given twice", name));
+      return fail("@{} is {}, of {}, and not {}, of {}", name, wanted.str(),
+                  countText(wanted.elements(), "element"), type.str(), type.elements());
+    if (given[name]++) return fail("@{} is given twice", name);
   }
   std::vector<Item*> missing = module.all(kind);
   std::erase_if(missing, [&](const Item* item) { return given.contains(item->name); });
   if (options.partial || missing.empty()) return {};
-  return fail(fmt::format("no value for {}; the module has {}, and giving a part of them needs `partial`",
-                          namesOf(missing), namesOf(module.all(kind))));
+  return fail("no value for {}; the module has {}, and giving a part of them needs `partial`",
+              namesOf(missing), namesOf(module.all(kind)));
 }
 
 /// The overlap of a piece (`count` elements of a whole state from `first` on) with this rank's shard: its first element
@@ -212,13 +211,12 @@ Result<void> Session::readPiece(const Item& item, int64_t first, std::span<std::
   size_t at = 0;
   for (const std::string& some : all) {
     if (at + some.size() > piece.size())
-      return fail(fmt::format("the ranks' shards of @{} do not make up the state", item.name));
+      return fail("the ranks' shards of @{} do not make up the state", item.name);
     std::memcpy(&piece[at], some.data(), some.size());
     at += some.size();
   }
-  return at == piece.size()
-             ? Result<void>()
-             : fail(fmt::format("the ranks' shards of @{} do not make up the state", item.name));
+  return at == piece.size() ? Result<void>()
+                            : fail("the ranks' shards of @{} do not make up the state", item.name);
 }
 
 int Session::rank() const { return options_.ranks ? options_.ranks->rank() : 0; }
@@ -233,7 +231,7 @@ TensorSource Session::tensors(ItemKind kind) {
         [&]() -> Result<void> {
           const Item* item = program_->module()->find(kind, all[tensor].first);
           if (!item || wholeType(*item) != all[tensor].second)
-            return fail(fmt::format("the session has another module, without @{}", all[tensor].first));
+            return fail("the session has another module, without @{}", all[tensor].first);
           return readPiece(*item, first, out);
         },
         CallKind::reads);
@@ -246,7 +244,7 @@ CallResult<TensorsCopy> Session::copyTensors() {
     const Module& module = *program_->module();
     for (const Item* state : module.all(ItemKind::state))
       if (options_.ranks && wholeOf(*state))
-        return fail(fmt::format("@{} is sharded, so all ranks must read it together", state->name));
+        return fail("@{} is sharded, so all ranks must read it together", state->name);
     TG_TRY(const std::shared_ptr<StorageCopy> copy, program_->runner().copyStorages());
     auto source = [&](ItemKind kind) {
       TensorSource out;
@@ -277,10 +275,9 @@ CallResult<NamedArrays> Session::downloadParamGrads() {
       if (auto own = byName.find(param->name); own != byName.end())
         ordered.emplace_back(param->name, std::move(own->second));
     if (!ordered.empty()) return ordered;
-    return fail(
-        fmt::format("@{} keeps no gradients: make the session with keepGrads, of a module with tg.param_grad "
-                    "(append-grad)",
-                    options_.trainFunction));
+    return fail("@{} keeps no gradients: make the session with keepGrads, of a module with tg.param_grad "
+                "(append-grad)",
+                options_.trainFunction);
   });
 }
 

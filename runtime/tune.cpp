@@ -193,7 +193,7 @@ Result<void> time(Executor& executor, std::vector<TimedSchedule>& schedules, con
       TG_TRY(std::vector<RunTimes> runs, executor.takeTimes());
       const std::vector<vulkan::DeviceTime>& commands = runs.front().device;
       if (commands.size() != times.size() + 1)
-        return fail(fmt::format("{} commands for {} schedules", commands.size(), times.size() + 1));
+        return fail("{} commands for {} schedules", commands.size(), times.size() + 1);
       take(commands);
     }
     return {};
@@ -256,15 +256,15 @@ Result<void> timeSchedules(const Op& fused, std::vector<TimedSchedule>& schedule
 Result<std::vector<TunedRegion>> tune(const Module& fused, const std::shared_ptr<vulkan::Device>& device,
                                       const TuneOptions& options) {
   if (!device->info().timestamps)
-    return fail(fmt::format("{} has no timestamps, by which kernels are timed", device->info().name));
+    return fail("{} has no timestamps, by which kernels are timed", device->info().name);
   if (fused.stage != Stage::fused)
-    return failAt(fused.loc, fmt::format("schedules are chosen at stage fused; this module is of stage {}",
-                                         name(fused.stage)));
+    return failAt(fused.loc, "schedules are chosen at stage fused; this module is of stage {}",
+                  name(fused.stage));
   TG_TRY(Target target, targetOf(fused.attrs));
   const Target& own = device->info().target;
   if (targetToJson(target) != targetToJson(own) && targetToJson(target) != targetToJson(withoutMatrices(own)))
-    return failAt(fused.loc, fmt::format("the module is made for target '{}', which is not that of {}",
-                                         target.name, device->info().name));
+    return failAt(fused.loc, "the module is made for target '{}', which is not that of {}", target.name,
+                  device->info().name);
   std::vector<Subject> subjects = subjectsOf(fused, target);
   std::vector<TunedRegion> out;
   for (Subject& subject : subjects) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Type inference of the kernel dialect: one case for each row of ir/kernel/ops.def. The ops on memory, control flow
 // and matrices are in infer_memory.cpp, infer_control.cpp and infer_coopmat.cpp.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -28,32 +27,30 @@ static bool isPlain(const Operand& operand) {
   return operand.kind == Operand::Kind::value || operand.kind == Operand::Kind::literal;
 }
 
-Error violation(const Op& op, std::string_view constraint, const std::string& why) {
+Error violationText(const Op& op, std::string_view constraint, const std::string& why) {
   static constexpr std::string_view kIds[] = {
 #define OP(id, ...) #id,
 #include "ir/kernel/ops.def"
 #undef OP
   };
   std::string_view id = kIds[static_cast<int>(kernelOp(op.code))];
-  return failAt(op.loc, fmt::format("{} [{}.{}]: {}", op.info().name, id, constraint, why));
+  return failAt(op.loc, "{} [{}.{}]: {}", op.info().name, id, constraint, why);
 }
 
 Result<Type> plainOperand(const Op& op, int index) {
   const auto& slots = op.info().slots;
   const auto& slot = slots[index < slots.size() ? index : slots.size() - 1];
   if (index >= op.numOperands() || !isPlain(op.operands[index]))
-    return violation(op, slot.name, fmt::format("operand `{}` is missing or not a value", slot.name));
+    return violation(op, slot.name, "operand `{}` is missing or not a value", slot.name);
   Type type = operandType(op, op.operands[index]);
   if (type.kind == Type::Kind::none)
-    return violation(op, slot.name,
-                     fmt::format("the literal `{}` has no known type; declare the result's type", slot.name));
+    return violation(op, slot.name, "the literal `{}` has no known type; declare the result's type",
+                     slot.name);
   if (!type.isScalar() || !admits(slot.type, type.dtype))
-    return violation(op, slot.name,
-                     fmt::format("`{}` must be {}, not {}", slot.name, nameOf(slot.type), type.str()));
+    return violation(op, slot.name, "`{}` must be {}, not {}", slot.name, nameOf(slot.type), type.str());
   if (op.operands[index].isLiteral() && !represents(op.operands[index], type.dtype))
-    return violation(
-        op, slot.name,
-        fmt::format("{} is not a value of type {}", literalText(op.operands[index]), type.str()));
+    return violation(op, slot.name, "{} is not a value of type {}", literalText(op.operands[index]),
+                     type.str());
   return type;
 }
 
@@ -61,10 +58,9 @@ namespace {
 
 /// The common type of two lane-wise operands; a scalar beside a vector is repeated.
 Result<Type> common(const Op& op, const Type& a, const Type& b) {
-  if (a.dtype != b.dtype)
-    return violation(op, "c1", fmt::format("the element types differ: {} and {}", a.str(), b.str()));
+  if (a.dtype != b.dtype) return violation(op, "c1", "the element types differ: {} and {}", a.str(), b.str());
   if (a.lanes != b.lanes && a.lanes != 1 && b.lanes != 1)
-    return violation(op, "c1", fmt::format("the widths differ: {} and {}", a.str(), b.str()));
+    return violation(op, "c1", "the widths differ: {} and {}", a.str(), b.str());
   return a.lanes >= b.lanes ? a : b;
 }
 
@@ -97,9 +93,9 @@ Result<Types> arithmetic(const Op& op) {
     return violation(op, "c1", "two literals have no known type; make one a tgk.constant");
   TG_TRY(Types types, laneWise(op));
   if (row.types == LaneTypes::bits && isFloat(types[0].dtype))
-    return violation(op, "c1", fmt::format("{} has no bitwise operations", types[0].str()));
+    return violation(op, "c1", "{} has no bitwise operations", types[0].str());
   if (row.types == LaneTypes::word && types[0].dtype != DType::u32)
-    return violation(op, "c2", fmt::format("{} is not u32", types[0].str()));
+    return violation(op, "c2", "{} is not u32", types[0].str());
   types[0].dtype = row.given(types[0].dtype);
   return types;
 }
@@ -108,7 +104,7 @@ Result<Types> reduction(const Op& op, std::string_view label) {
   TG_TRY(Types types, laneWise(op));
   std::string kind = op.word("kind");
   if (isFloat(types[0].dtype) && (kind == "and" || kind == "or" || kind == "xor"))
-    return violation(op, label, fmt::format("{} has no bitwise operations", types[0].str()));
+    return violation(op, label, "{} has no bitwise operations", types[0].str());
   return types;
 }
 
@@ -116,13 +112,13 @@ Result<Types> shuffle(const Op& op) {
   TG_TRY(Type type, plainOperand(op, 0));
   TG_TRY(Type lane, plainOperand(op, 1));
   if (op.operands[1].isLiteral() ? !op.operands[1].isInteger : lane != Type::scalar(DType::u32))
-    return violation(op, "c1", fmt::format("the lane is {}, not u32", lane.str()));
+    return violation(op, "c1", "the lane is {}, not u32", lane.str());
   return Types{type};
 }
 
 Result<Types> ballot(const Op& op) {
   TG_TRY(Type cond, plainOperand(op, 0));
-  if (cond.lanes != 1) return violation(op, "c1", fmt::format("{} is not one bool", cond.str()));
+  if (cond.lanes != 1) return violation(op, "c1", "{} is not one bool", cond.str());
   return Types{Type::scalar(DType::u32, 4)};
 }
 
@@ -135,8 +131,7 @@ Result<Types> select(const Op& op) {
   if (literals) type.lanes = op.result()->type.lanes;
   if (cond.lanes != 1 && type.lanes == 1) type.lanes = cond.lanes;
   if (cond.lanes != 1 && cond.lanes != type.lanes)
-    return violation(op, "c1",
-                     fmt::format("the condition {} has another width than {}", cond.str(), type.str()));
+    return violation(op, "c1", "the condition {} has another width than {}", cond.str(), type.str());
   return types;
 }
 
@@ -149,7 +144,7 @@ Result<Type> declared(const Op& op) {
 Result<Types> constant(const Op& op) {
   TG_TRY(Type type, declared(op));
   if (op.numOperands() != 1 || !op.operands[0].isLiteral() || !represents(op.operands[0], type.dtype))
-    return violation(op, "c1", fmt::format("`value` must be a literal of {}", type.str()));
+    return violation(op, "c1", "`value` must be a literal of {}", type.str());
   return Types{type};
 }
 
@@ -159,7 +154,7 @@ Result<Types> conversion(const Op& op, bool bits) {
     return violation(op, "x", "`x` must be a value");
   TG_TRY(Type from, plainOperand(op, 0));
   if (from.lanes != type.lanes)
-    return violation(op, "c1", fmt::format("the lanes change: {} to {}", from.str(), type.str()));
+    return violation(op, "c1", "the lanes change: {} to {}", from.str(), type.str());
   if (bits && (from.dtype == DType::i1 || type.dtype == DType::i1))
     return violation(op, "c2", "bool cannot be bitcast");
   return Types{type};
@@ -168,15 +163,13 @@ Result<Types> conversion(const Op& op, bool bits) {
 Result<Types> vector(const Op& op) {
   TG_TRY(Type type, declared(op));
   int count = op.numOperands();
-  if (type.lanes == 1) return violation(op, "c1", fmt::format("{} is not a vector", type.str()));
+  if (type.lanes == 1) return violation(op, "c1", "{} is not a vector", type.str());
   if (count != 1 && count != type.lanes)
-    return violation(op, "c1",
-                     fmt::format("{} needs 1 or {} scalars, not {}", type.str(), type.lanes, count));
+    return violation(op, "c1", "{} needs 1 or {} scalars, not {}", type.str(), type.lanes, count);
   for (int index = 0; index < count; ++index) {
     TG_TRY(Type lane, plainOperand(op, index));
     if (lane != Type::scalar(type.dtype))
-      return violation(
-          op, "c1", fmt::format("lane {} is {}, not {}", index, lane.str(), Type::scalar(type.dtype).str()));
+      return violation(op, "c1", "lane {} is {}, not {}", index, lane.str(), Type::scalar(type.dtype).str());
   }
   return Types{type};
 }
@@ -184,10 +177,9 @@ Result<Types> vector(const Op& op) {
 /// The literal operand `index` as an integer in 0..count-1.
 Result<int64_t> position(const Op& op, int index, int64_t count, std::string_view what) {
   if (index >= op.numOperands() || !op.operands[index].isLiteral() || !op.operands[index].isInteger)
-    return violation(op, "c1", fmt::format("the {} must be an integer literal", what));
+    return violation(op, "c1", "the {} must be an integer literal", what);
   int64_t at = op.operands[index].integer;
-  if (at < 0 || at >= count)
-    return violation(op, "c1", fmt::format("{} {} is not in 0..{}", what, at, count - 1));
+  if (at < 0 || at >= count) return violation(op, "c1", "{} {} is not in 0..{}", what, at, count - 1);
   return at;
 }
 

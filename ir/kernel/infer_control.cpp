@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inference of the kernel ops with bodies, and of calls.
-#include <fmt/format.h>
 
 #include "ir/infer.h"
 #include "ir/kernel/infer_detail.h"
@@ -14,18 +13,15 @@ Result<void> checkYield(const Op& op, const Block& body, const Types& types, std
   const Op* yield = yieldOf(body);
   size_t given = yield ? yield->operands.size() : 0;
   if (given != types.size())
-    return violation(op, label,
-                     fmt::format("a body yields {}, not {}", countText(given, "value"), types.size()));
+    return violation(op, label, "a body yields {}, not {}", countText(given, "value"), types.size());
   for (size_t index = 0; index < given; ++index) {
     const Operand& operand = yield->operands[index];
     bool fits = operand.isLiteral()
                     ? types[index].isScalar() && represents(operand, types[index].dtype)
                     : operand.kind == Operand::Kind::value && operand.value->type == types[index];
     if (!fits)
-      return violation(op, label,
-                       fmt::format("yielded value {} is {}, not {}", index,
-                                   operand.value ? operand.value->type.str() : "a literal",
-                                   types[index].str()));
+      return violation(op, label, "yielded value {} is {}, not {}", index,
+                       operand.value ? operand.value->type.str() : "a literal", types[index].str());
   }
   return {};
 }
@@ -34,7 +30,7 @@ Result<void> checkCount(const Op& op, const Operand& operand, std::string_view w
   bool fits = operand.isLiteral()
                   ? operand.isInteger && operand.integer >= least && operand.integer <= UINT32_MAX
                   : operand.kind == Operand::Kind::value && operand.value->type == Type::scalar(DType::u32);
-  if (!fits) return violation(op, what, fmt::format("`{}` must be u32, at least {}", what, least));
+  if (!fits) return violation(op, what, "`{}` must be u32, at least {}", what, least);
   return {};
 }
 
@@ -47,9 +43,8 @@ Result<Types> carried(const Op& op) {
                                   : first.value && first.value->type == type;
     fits = fits && (type.isScalar() || type.isCoopmat());
     if (!fits)
-      return violation(op, "c1",
-                       fmt::format("%{} is {}, its first value {}", binding.value->name, type.str(),
-                                   first.value ? first.value->type.str() : "a literal"));
+      return violation(op, "c1", "%{} is {}, its first value {}", binding.value->name, type.str(),
+                       first.value ? first.value->type.str() : "a literal");
     types.push_back(type);
   }
   return types;
@@ -59,8 +54,7 @@ Result<Types> carried(const Op& op) {
 
 Result<Types> branch(const Op& op) {
   TG_TRY(Type cond, plainOperand(op, 0));
-  if (cond.lanes != 1)
-    return violation(op, "cond", fmt::format("`cond` must be one bool, not {}", cond.str()));
+  if (cond.lanes != 1) return violation(op, "cond", "`cond` must be one bool, not {}", cond.str());
   Types types;
   for (const auto& result : op.results) types.push_back(result->type);
   if (op.regions.empty() || (!types.empty() && !yieldOf(*op.regions[0]))) return types;  // still being built
@@ -79,14 +73,12 @@ Result<Types> loop(const Op& op) {
   if (step) TG_CHECK(checkCount(op, step->items[0], "step", 1));
   TG_TRY(Types types, carried(op));
   if (!op.results.empty() && op.results.size() != types.size())
-    return violation(op, "c1",
-                     fmt::format("{} for {}", countText(op.results.size(), "result"),
-                                 countText(types.size(), "carried value")));
+    return violation(op, "c1", "{} for {}", countText(op.results.size(), "result"),
+                     countText(types.size(), "carried value"));
   for (size_t index = 0; index < op.results.size(); ++index)
     if (op.result(static_cast<int>(index))->type != types[index])
-      return violation(op, "c1",
-                       fmt::format("result {} is {}, the carried value {}", index,
-                                   op.result(static_cast<int>(index))->type.str(), types[index].str()));
+      return violation(op, "c1", "result {} is {}, the carried value {}", index,
+                       op.result(static_cast<int>(index))->type.str(), types[index].str());
   bool built = !op.regions.empty() && (types.empty() || yieldOf(*op.regions[0]));
   if (built) TG_CHECK(checkYield(op, *op.regions[0], types, "c2"));
   return types;

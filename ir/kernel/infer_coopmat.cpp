@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inference of the ops on cooperative matrices. The kernel verifier checks that all invocations of a subgroup reach
 // them.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -33,8 +32,7 @@ Result<Type> declaredMatrix(const Op& op, std::string_view label) {
 
 Result<Type> declaredAccumulator(const Op& op, std::string_view label) {
   TG_TRY(Type type, declaredMatrix(op, label));
-  if (!isAccumulator(type))
-    return violation(op, label, fmt::format("{} is not an accumulator of f32", type.str()));
+  if (!isAccumulator(type)) return violation(op, label, "{} is not an accumulator of f32", type.str());
   return type;
 }
 
@@ -42,8 +40,7 @@ Result<Type> declaredAccumulator(const Op& op, std::string_view label) {
 Result<const Operand*> placeOf(const Op& op, const Operand* element, int rank, const char* form) {
   if (!element || element->kind != Operand::Kind::element || !element->value->type.isBuffer() ||
       element->value->type.rank() != rank || element->items.size() != static_cast<size_t>(rank))
-    return violation(op, "c1",
-                     fmt::format("the place is an element %s[{}] of a buffer of rank {}", form, rank));
+    return violation(op, "c1", "the place is an element %s[{}] of a buffer of rank {}", form, rank);
   for (const Operand& at : element->items)
     if (!at.isLiteral() && !(at.value && at.value->type == Type::scalar(DType::u32)))
       return violation(op, "c1", "an index is not u32");
@@ -65,23 +62,20 @@ Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
   if (!inReach || (!same && !words)) {
     // Shared buffers have no single 16-bit elements, so that such matrices are stored as u32 words there too.
     const std::string_view bound = isNarrow(matrix.dtype) ? "u32" : name(matrix.dtype);
-    return violation(op, "c2",
-                     fmt::format("%{} is {}, not shared memory of {} or {} of {}", element->value->name,
-                                 buffer.str(), loads ? name(matrix.dtype) : bound,
-                                 loads ? "an input" : "a result", bound));
+    return violation(op, "c2", "%{} is {}, not shared memory of {} or {} of {}", element->value->name,
+                     buffer.str(), loads ? name(matrix.dtype) : bound, loads ? "an input" : "a result",
+                     bound);
   }
   const int64_t rows = matrix.shape[columnMajor ? 1 : 0], columns = matrix.shape[columnMajor ? 0 : 1];
   const int64_t scalars = matrixScalars(buffer, matrix);  // scalars in one element
   if (buffer.shape[0] == Shape::kDynamic || buffer.shape[1] == Shape::kDynamic || buffer.shape[0] < rows ||
       buffer.shape[1] * scalars < columns || columns % scalars != 0)
-    return violation(op, "c3",
-                     fmt::format("{} rows of {} scalars do not lie in {}", rows, columns, buffer.str()));
+    return violation(op, "c3", "{} rows of {} scalars do not lie in {}", rows, columns, buffer.str());
   const int64_t most[] = {buffer.shape[0] - rows, buffer.shape[1] - columns / scalars};
   for (int axis = 0; axis < 2; ++axis) {
     const Operand& at = element->items[axis];
     if (at.isLiteral() && (!at.isInteger || at.integer < 0 || at.integer > most[axis]))
-      return violation(op, "c6",
-                       fmt::format("index {} of axis {} is not in 0..{}", at.number(), axis, most[axis]));
+      return violation(op, "c6", "index {} of axis {} is not in 0..{}", at.number(), axis, most[axis]);
   }
   return {};
 }
@@ -92,16 +86,15 @@ Result<Types> coopmatSplat(const Op& op) {
   TG_TRY(Type type, declaredAccumulator(op, "c1"));
   TG_TRY(Type value, plainOperand(op, 0));
   if (value != Type::scalar(DType::f32))
-    return violation(op, "value", fmt::format("`value` must be one f32, not {}", value.str()));
+    return violation(op, "value", "`value` must be one f32, not {}", value.str());
   return Types{type};
 }
 
 Result<Types> coopmatLoad(const Op& op) {
   TG_TRY(Type type, declaredMatrix(op, "c4"));
   if (!isAccumulator(type) && (type.use == MatrixUse::acc || !isNarrow(type.dtype)))
-    return violation(
-        op, "c4",
-        fmt::format("{} is neither an operand A or B of f16 or bf16 nor an accumulator of f32", type.str()));
+    return violation(op, "c4", "{} is neither an operand A or B of f16 or bf16 nor an accumulator of f32",
+                     type.str());
   TG_CHECK(place(op, type, op.flag("column_major")));
   return Types{type};
 }
@@ -111,8 +104,7 @@ Result<Types> coopmatMma(const Op& op) {
   bool fits = a.isCoopmat() && a.use == MatrixUse::a && b.isCoopmat() && b.use == MatrixUse::b &&
               isAccumulator(c) && a.dtype == b.dtype && a.shape[0] == c.shape[0] &&
               a.shape[1] == b.shape[0] && b.shape[1] == c.shape[1];
-  if (!fits)
-    return violation(op, "c1", fmt::format("{}, {} and {} do not fit a·b + c", a.str(), b.str(), c.str()));
+  if (!fits) return violation(op, "c1", "{}, {} and {} do not fit a·b + c", a.str(), b.str(), c.str());
   return Types{c};
 }
 
@@ -128,14 +120,12 @@ Result<Types> coopmatRepeat(const Op& op) {
   const Operand& at = element->items[0];
   const bool inReach = buffer.mode == BufMode::shared || buffer.mode == BufMode::in;
   if (!inReach || buffer.dtype != DType::f32 || buffer.lanes != 1 || buffer.shape[0] == Shape::kDynamic)
-    return violation(op, "c2",
-                     fmt::format("%{} is {}, not shared memory or an input of f32 with a fixed extent",
-                                 element->value->name, buffer.str()));
+    return violation(op, "c2", "%{} is {}, not shared memory or an input of f32 with a fixed extent",
+                     element->value->name, buffer.str());
   const int64_t most = buffer.shape[0] - type.shape[op.flag("columns") ? 1 : 0];
-  if (most < 0)
-    return violation(op, "c3", fmt::format("{} has fewer elements than {}", buffer.str(), type.str()));
+  if (most < 0) return violation(op, "c3", "{} has fewer elements than {}", buffer.str(), type.str());
   if (at.isLiteral() && (!at.isInteger || at.integer < 0 || at.integer > most))
-    return violation(op, "c6", fmt::format("index {} is not in 0..{}", at.number(), most));
+    return violation(op, "c6", "index {} is not in 0..{}", at.number(), most);
   return Types{type};
 }
 
@@ -145,9 +135,8 @@ static Result<Type> accumulators(const Op& op, int first) {
   const Type shape = matrixOperand(op, first);
   for (int i = first; i < op.numOperands(); ++i) {
     const Type type = matrixOperand(op, i);
-    if (!isAccumulator(type))
-      return violation(op, "c1", fmt::format("{} is not an accumulator of f32", type.str()));
-    if (type != shape) return violation(op, "c1", fmt::format("{} differs from {}", type.str(), shape.str()));
+    if (!isAccumulator(type)) return violation(op, "c1", "{} is not an accumulator of f32", type.str());
+    if (type != shape) return violation(op, "c1", "{} differs from {}", type.str(), shape.str());
   }
   return shape;
 }
@@ -160,7 +149,7 @@ Result<Types> coopmatRowReduce(const Op& op) {
 Result<Types> coopmatAnyAbove(const Op& op) {
   const Type limit = operandType(op, op.operands[0]);
   if (!op.operands[0].isLiteral() && limit != Type::scalar(DType::f32))
-    return violation(op, "c1", fmt::format("the limit is {}, not f32", limit.str()));
+    return violation(op, "c1", "the limit is {}, not f32", limit.str());
   TG_CHECK(accumulators(op, 1));
   return Types{Type::scalar(DType::i1)};
 }
@@ -168,13 +157,11 @@ Result<Types> coopmatAnyAbove(const Op& op) {
 Result<Types> coopmatConvert(const Op& op) {
   const Type from = matrixOperand(op, 0);
   if (!isAccumulator(from) && !isOperandA(from))
-    return violation(op, "c1", fmt::format("{} is neither an accumulator nor an operand A", from.str()));
+    return violation(op, "c1", "{} is neither an accumulator nor an operand A", from.str());
   TG_TRY(Type type, declaredMatrix(op, "c3"));
   if ((isAccumulator(from) ? !isOperandA(type) : !isAccumulator(type)) || type.shape != from.shape)
-    return violation(op, "c3",
-                     fmt::format("{} is not an {} of the extents of {}", type.str(),
-                                 isAccumulator(from) ? "operand A of f16 or bf16" : "accumulator of f32",
-                                 from.str()));
+    return violation(op, "c3", "{} is not an {} of the extents of {}", type.str(),
+                     isAccumulator(from) ? "operand A of f16 or bf16" : "accumulator of f32", from.str());
   return Types{type};
 }
 
@@ -192,10 +179,9 @@ Result<Type> matrixOf(const Op& op, int first, int end, DType dtype, Type matrix
     if (op.operands[i].isLiteral() || type == Type::scalar(dtype)) continue;
     const bool fits = type.isCoopmat() && type.use == MatrixUse::acc && type.dtype == dtype;
     if (!fits || (matrix.isCoopmat() && type.shape != matrix.shape))
-      return violation(
-          op, "c1",
-          fmt::format("expected {0} or a matrix coopmat<{0}, MxN, acc> of the others' shape, not {1}",
-                      Type::scalar(dtype).str(), type.str()));
+      return violation(op, "c1",
+                       "expected {0} or a matrix coopmat<{0}, MxN, acc> of the others' shape, not {1}",
+                       Type::scalar(dtype).str(), type.str());
     matrix = type;
   }
   return matrix;
@@ -207,7 +193,7 @@ Result<Types> coopmatLanes(const Op& op) {
   const bool suits = selects || bits || row.types == LaneTypes::number || row.types == LaneTypes::real;
   const bool known = selects || row.gives == LaneGives::same || row.gives == LaneGives::condition;
   if (!suits || !known || op.numOperands() != op.info().slots.size())
-    return violation(op, "c1", fmt::format("{} takes no matrices", op.info().name));
+    return violation(op, "c1", "{} takes no matrices", op.info().name);
   const DType dtype = bits ? DType::i1 : DType::f32;
   TG_TRY(Type matrix, matrixOf(op, 0, selects ? 1 : 0, DType::i1, {}));
   TG_TRY(matrix, matrixOf(op, selects ? 1 : 0, op.numOperands(), dtype, matrix));
@@ -218,7 +204,7 @@ Result<Types> coopmatLanes(const Op& op) {
 Result<Types> coopmatStore(const Op& op) {
   const Type type = matrixOperand(op, 0);
   if (!isAccumulator(type) && !isOperandA(type))
-    return violation(op, "c4", fmt::format("{} is neither an accumulator nor an operand A", type.str()));
+    return violation(op, "c4", "{} is neither an accumulator nor an operand A", type.str());
   TG_CHECK(place(op, type, false));
   return Types{};
 }

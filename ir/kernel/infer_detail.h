@@ -13,7 +13,12 @@ namespace tg::kernel_inference {
 using Types = std::vector<Type>;
 
 /// An error of `op` for a constraint of its row; the label is the row's id and the constraint's name.
-Error violation(const Op& op, std::string_view constraint, const std::string& why);
+Error violationText(const Op& op, std::string_view constraint, const std::string& why);
+template <class... Args>
+Error violation(const Op& op, std::string_view constraint, fmt::format_string<Args...> format,
+                Args&&... args) {
+  return violationText(op, constraint, fmt::format(format, std::forward<Args>(args)...));
+}
 /// The type of operand `index`, which must be a value or literal of the class that its slot names.
 Result<Type> plainOperand(const Op& op, int index);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inference of the kernel ops on memory: modes of buffers, indices, element types.
-#include <fmt/format.h>
 
 #include <cstdint>
 
@@ -25,26 +24,23 @@ Result<void> indices(const Op& op, const Operand& place, int rank, bool (*modes)
   const Type& buffer = place.value->type;
   int given = static_cast<int>(place.items.size());
   if (given != rank)
-    return violation(op, "c1",
-                     fmt::format("%{} has {}, but {}", place.value->name, countText(rank, "axis", "axes"),
-                                 countText(given, "index is given", "indices are given")));
+    return violation(op, "c1", "%{} has {}, but {}", place.value->name, countText(rank, "axis", "axes"),
+                     countText(given, "index is given", "indices are given"));
   if (!modes(buffer.mode) || (buffer.texel && modes != mayLoad))
-    return violation(
-        op, "c2",
-        fmt::format("%{} is `{}{}`", place.value->name, name(buffer.mode), buffer.texel ? ", texel" : ""));
+    return violation(op, "c2", "%{} is `{}{}`", place.value->name, name(buffer.mode),
+                     buffer.texel ? ", texel" : "");
   for (int axis = 0; axis < given; ++axis) {
     const Operand& at = place.items[axis];
     if (!at.isLiteral()) {
       Type type = at.kind == Operand::Kind::value ? at.value->type : Type{};
       if (type != Type::scalar(DType::u32) && type != Type::scalar(DType::i32))
-        return violation(op, "c1", fmt::format("index {} must be u32 or i32, not {}", axis, type.str()));
+        return violation(op, "c1", "index {} must be u32 or i32, not {}", axis, type.str());
       continue;
     }
     const int64_t extent = buffer.shape[axis];
     const int64_t last = extent == Shape::kDynamic ? UINT32_MAX : extent - 1;
     if (!at.isInteger || at.integer < 0 || at.integer > last)
-      return violation(op, rangeLabel,
-                       fmt::format("index {} of axis {} is not in 0..{}", at.number(), axis, last));
+      return violation(op, rangeLabel, "index {} of axis {} is not in 0..{}", at.number(), axis, last);
   }
   return {};
 }
@@ -65,7 +61,7 @@ Result<Types> storing(const Op& op, bool (*modes)(BufMode), int value = 0) {
   TG_TRY(Type type, plainOperand(op, value));
   const bool literal = op.operands[value].isLiteral();
   if (type != wanted && !(literal && type.dtype == wanted.dtype))
-    return violation(op, "c3", fmt::format("the value is {}, the element {}", type.str(), wanted.str()));
+    return violation(op, "c3", "the value is {}, the element {}", type.str(), wanted.str());
   return Types{};
 }
 
@@ -75,7 +71,7 @@ Result<Types> atomicAt(const Op& op, int value) {
   TG_TRY(Type wanted, element(op, op.numOperands() - 1, modes, "c4"));
   const Type& buffer = op.operands.back().value->type;
   if (buffer.lanes != 1 || isNarrow(buffer.dtype))
-    return violation(op, "c3", fmt::format("an element of {} is not one 32-bit scalar", buffer.str()));
+    return violation(op, "c3", "an element of {} is not one 32-bit scalar", buffer.str());
   TG_CHECK(storing(op, modes, value));
   return op.results.empty() ? Types{} : Types{wanted};
 }
@@ -86,10 +82,9 @@ Result<void> exactElement(const Op& op, int index, bool (*modes)(BufMode), std::
                op.operands[index].value->type.isBuffer();
   const Type* buffer = given ? &op.operands[index].value->type : nullptr;
   if (!buffer || buffer->rank() < 2 || buffer->shape.back() != kExactWords)
-    return violation(op, "c1",
-                     fmt::format("an exact sum is the last axis of a buffer, of {} words", kExactWords));
+    return violation(op, "c1", "an exact sum is the last axis of a buffer, of {} words", kExactWords);
   if (buffer->dtype != DType::i32 || buffer->lanes != 1)
-    return violation(op, "c2", fmt::format("the words are {}, not i32", elementType(*buffer).str()));
+    return violation(op, "c2", "the words are {}, not i32", elementType(*buffer).str());
   return indices(op, op.operands[index], buffer->rank() - 1, modes, rangeLabel);
 }
 
@@ -117,7 +112,7 @@ Result<Types> compareExchange(const Op& op) {
   TG_TRY(Type expected, plainOperand(op, 0));
   Type wanted = elementType(op.operands.back().value->type);
   if (expected != wanted)
-    return violation(op, "c3", fmt::format("`expected` is {}, the element {}", expected.str(), wanted.str()));
+    return violation(op, "c3", "`expected` is {}, the element {}", expected.str(), wanted.str());
   return types;
 }
 
@@ -125,7 +120,7 @@ Result<Types> accumulate(const Op& op) {
   TG_CHECK(storing(op, mayAccumulate));
   const Type& buffer = op.operands.back().value->type;
   if (isNarrow(buffer.dtype))
-    return violation(op, "c3", fmt::format("{} would lose what is added; sums are f32", buffer.str()));
+    return violation(op, "c3", "{} would lose what is added; sums are f32", buffer.str());
   return Types{};
 }
 
@@ -142,8 +137,7 @@ Result<Types> memory(const Op& op, BufMode mode) {
   bool fits = op.results.size() == 1 && op.result()->type.isBuffer() && op.result()->type.mode == mode;
   if (fits)
     for (int64_t extent : op.result()->type.shape) fits = fits && extent > 0;
-  if (!fits)
-    return violation(op, "c1", fmt::format("the type must be buf<…, {}> with static extents", name(mode)));
+  if (!fits) return violation(op, "c1", "the type must be buf<…, {}> with static extents", name(mode));
   return Types{op.result()->type};
 }
 

@@ -48,8 +48,10 @@ bool isFunction(std::string_view name) {
   return std::find(std::begin(known), std::end(known), name) != std::end(known);
 }
 
-Error gridError(const Item& kernel, std::string_view why) {
-  return failAt(kernel.loc, fmt::format("kernel @{} [kernel.grid]: {}", kernel.name, why));
+template <class... Args>
+Error gridError(const Item& kernel, fmt::format_string<Args...> format, Args&&... args) {
+  return failAt(kernel.loc, "kernel @{} [kernel.grid]: {}", kernel.name,
+                fmt::format(format, std::forward<Args>(args)...));
 }
 
 int parameterIndex(const Item& kernel, const Value* value) {
@@ -63,25 +65,23 @@ Result<void> checkDim(const Item& kernel, const Operand& dim) {
                 dim.items[1].isLiteral() && dim.items[1].isInteger;
   if (!formed) return gridError(kernel, "needs dim(%parameter, axis)");
   const Value& value = *dim.items[0].value;
-  if (parameterIndex(kernel, &value) < 0)
-    return gridError(kernel, fmt::format("%{} is not a parameter", value.name));
+  if (parameterIndex(kernel, &value) < 0) return gridError(kernel, "%{} is not a parameter", value.name);
   int64_t axis = dim.items[1].integer;
-  if (axis < 0 || axis >= value.type.rank())
-    return gridError(kernel, fmt::format("%{} has no axis {}", value.name, axis));
+  if (axis < 0 || axis >= value.type.rank()) return gridError(kernel, "%{} has no axis {}", value.name, axis);
   return {};
 }
 
 Result<void> checkExtent(const Item& kernel, const Operand& extent) {
   if (extent.isLiteral()) {
     if (extent.isInteger) return {};
-    return gridError(kernel, fmt::format("an extent of {}", extent.number()));
+    return gridError(kernel, "an extent of {}", extent.number());
   }
   if (extent.kind == Operand::Kind::keyword && extent.text == "dim") return checkDim(kernel, extent);
   if (extent.kind != Operand::Kind::keyword || !isFunction(extent.text))
     return gridError(
         kernel, "an extent is a number, dim(%p, axis), or ceildiv, div, add, sub, mul, min or max of two");
   if (extent.items.size() != 2)
-    return gridError(kernel, fmt::format("{} takes 2 extents, not {}", extent.text, extent.items.size()));
+    return gridError(kernel, "{} takes 2 extents, not {}", extent.text, extent.items.size());
   for (const Operand& item : extent.items) TG_CHECK(checkExtent(kernel, item));
   return {};
 }
@@ -101,11 +101,11 @@ Extent evaluate(const Item& kernel, const std::vector<Shape>& shapes, const Oper
 
 Result<void> checkGrid(const Item& kernel) {
   if (kernel.grid.empty() || kernel.grid.size() > 3)
-    return gridError(kernel, fmt::format("{} extents, not 1 to 3", kernel.grid.size()));
+    return gridError(kernel, "{} extents, not 1 to 3", kernel.grid.size());
   for (const Operand& extent : kernel.grid) {
     TG_CHECK(checkExtent(kernel, extent));
     if (extent.isLiteral() && (extent.integer < 1 || extent.integer > kMaxExtent))
-      return gridError(kernel, fmt::format("an extent of {}", extent.integer));
+      return gridError(kernel, "an extent of {}", extent.integer);
   }
   return {};
 }
@@ -116,9 +116,9 @@ Result<std::array<int64_t, 3>> evaluateGrid(const Item& kernel, const std::vecto
   std::array<int64_t, 3> grid{1, 1, 1};
   for (size_t axis = 0; axis < kernel.grid.size(); ++axis) {
     Extent extent = evaluate(kernel, shapes, kernel.grid[axis]);
-    if (!extent) return gridError(kernel, fmt::format("axis {} divides by zero or overflows", axis));
+    if (!extent) return gridError(kernel, "axis {} divides by zero or overflows", axis);
     if (*extent < 1 || *extent > kMaxExtent)
-      return gridError(kernel, fmt::format("axis {} has {} workgroups", axis, *extent));
+      return gridError(kernel, "axis {} has {} workgroups", axis, *extent);
     grid[axis] = *extent;
   }
   return grid;
@@ -172,9 +172,8 @@ Result<void> checkIndices(const Item& kernel, const std::vector<Shape>& shapes) 
       const Operand& index = element->items[axis];
       int64_t extent = shapes[static_cast<size_t>(param)][static_cast<int>(axis)];
       if (index.isLiteral() && index.integer >= extent)
-        return failAt(op->loc,
-                      fmt::format("{}: index {} of axis {} of %{} is not in 0..{}", op->info().name,
-                                  index.integer, axis, args[static_cast<size_t>(param)]->name, extent - 1));
+        return failAt(op->loc, "{}: index {} of axis {} of %{} is not in 0..{}", op->info().name,
+                      index.integer, axis, args[static_cast<size_t>(param)]->name, extent - 1);
     }
   }
   return {};

@@ -7,8 +7,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "ir/builder.h"
 #include "ir/kernel/index_analysis.h"
 #include "ir/kernel/inline.h"
@@ -263,9 +261,10 @@ Result<bool> unroll(Item& kernel, int64_t most) {
   for (Unroller unroller(kernel); iterations.count() > most;) {
     if (unroller.once(iterations)) continue;
     if (!iterations.fixed()) return false;
-    return failAt(kernel.loc, fmt::format("kernel @{}: its loops make {} iterations in an invocation, and "
-                                          "repeating their bodies does not bring these to {}",
-                                          kernel.name, before, most));
+    return failAt(kernel.loc,
+                  "kernel @{}: its loops make {} iterations in an invocation, and repeating their bodies "
+                  "does not bring these to {}",
+                  kernel.name, before, most);
   }
   return iterations.bounded();
 }

@@ -50,13 +50,15 @@ class KernelVerifier {
   void rewrites();
   void memory();
 
-  void report(const Loc& loc, std::string message) { errors_.append(failAt(loc, std::move(message))); }
-  void kernelError(std::string_view label, const std::string& why) {
-    report(kernel_.loc,
-           fmt::format("{} @{} [{}.{}]: {}", name(kernel_.kind), kernel_.name, room_, label, why));
+  template <class... Args>
+  void kernelError(std::string_view label, fmt::format_string<Args...> format, Args&&... args) {
+    errors_.append(failAt(kernel_.loc, "{} @{} [{}.{}]: {}", name(kernel_.kind), kernel_.name, room_, label,
+                          fmt::format(format, std::forward<Args>(args)...)));
   }
-  void opError(const Op& op, std::string_view label, const std::string& why) {
-    report(op.loc, fmt::format("{} [{}.{}]: {}", op.info().name, room_, label, why));
+  template <class... Args>
+  void opError(const Op& op, std::string_view label, fmt::format_string<Args...> format, Args&&... args) {
+    errors_.append(failAt(op.loc, "{} [{}.{}]: {}", op.info().name, room_, label,
+                          fmt::format(format, std::forward<Args>(args)...)));
   }
 
   const Item& kernel_;
@@ -84,13 +86,12 @@ Result<void> KernelVerifier::run() {
 void KernelVerifier::memory() {
   const int64_t shared = sharedBytes(kernel_), reduced = reductionBytes(kernel_), local = localBytes(kernel_);
   if (shared > kMaxSharedBytes)
-    kernelError("shared",
-                fmt::format("{} bytes of shared memory{}, more than {}", shared,
-                            reduced ? fmt::format(", {} of them for tgk.workgroup_reduce", reduced) : "",
-                            kMaxSharedBytes));
+    kernelError("shared", "{} bytes of shared memory{}, more than {}", shared,
+                reduced ? fmt::format(", {} of them for tgk.workgroup_reduce", reduced) : "",
+                kMaxSharedBytes);
   if (local > kMaxLocalBytes)
-    kernelError("local", fmt::format("{} bytes of local buffers for each invocation, more than {}", local,
-                                     kMaxLocalBytes));
+    kernelError("local", "{} bytes of local buffers for each invocation, more than {}", local,
+                kMaxLocalBytes);
 }
 
 Result<void> KernelVerifier::runWrites() {
@@ -110,14 +111,12 @@ Result<void> KernelVerifier::runFunc() {
 
 void KernelVerifier::arguments() {
   auto check = [&](const std::string& name, const Type& type) {
-    if (isNarrow(type.dtype))
-      kernelError("type", fmt::format("{} is {}; kernels compute in f32", name, type.str()));
+    if (isNarrow(type.dtype)) kernelError("type", "{} is {}; kernels compute in f32", name, type.str());
   };
   for (const auto& arg : kernel_.body.args) {
     check("%" + arg->name, arg->type);
     visible_.insert(arg.get());
-    if (!names_.insert(arg->name).second)
-      kernelError("scope", fmt::format("%{} names two values", arg->name));
+    if (!names_.insert(arg->name).second) kernelError("scope", "%{} names two values", arg->name);
   }
   for (const NamedType& result : kernel_.results) check("result " + result.name, result.type);
 }
@@ -126,18 +125,16 @@ void KernelVerifier::returned() {
   const Op* last = kernel_.body.terminator();
   if (!last || last->code != Opcode::return_) return kernelError("return", "it does not end with return");
   if (last->operands.size() != kernel_.results.size())
-    return opError(*last, "return",
-                   fmt::format("{} for {}", countText(last->operands.size(), "value"),
-                               countText(kernel_.results.size(), "result")));
+    return opError(*last, "return", "{} for {}", countText(last->operands.size(), "value"),
+                   countText(kernel_.results.size(), "result"));
   for (size_t index = 0; index < kernel_.results.size(); ++index) {
     const Operand& value = last->operands[index];
     const NamedType& wanted = kernel_.results[index];
     if (!value.value)
-      opError(*last, "return", fmt::format("result '{}' is a literal, not a value", wanted.name));
+      opError(*last, "return", "result '{}' is a literal, not a value", wanted.name);
     else if (value.value->type != wanted.type)
-      opError(*last, "return",
-              fmt::format("result '{}' is {}, %{} is {}", wanted.name, wanted.type.str(), value.value->name,
-                          value.value->type.str()));
+      opError(*last, "return", "result '{}' is {}, %{} is {}", wanted.name, wanted.type.str(),
+              value.value->name, value.value->type.str());
   }
 }
 
@@ -161,12 +158,11 @@ bool computes(Opcode code) {
 void KernelVerifier::launch() {
   int64_t product = 1;
   for (int64_t size : kernel_.workgroup) {
-    if (size < 1 || size > kMaxInvocations)
-      return kernelError("workgroup", fmt::format("a local size of {}", size));
+    if (size < 1 || size > kMaxInvocations) return kernelError("workgroup", "a local size of {}", size);
     product *= size;
   }
   if (product > kMaxInvocations)
-    kernelError("workgroup", fmt::format("{} invocations, more than {}", product, kMaxInvocations));
+    kernelError("workgroup", "{} invocations, more than {}", product, kMaxInvocations);
   if (auto grid = checkGrid(kernel_); !grid) errors_.append(grid.takeError());
 }
 
@@ -179,9 +175,7 @@ void KernelVerifier::parameters() {
 
 void KernelVerifier::parameter(const Value& value) {
   const Type& type = value.type;
-  auto complain = [&](const std::string& why) {
-    kernelError("param", fmt::format("%{} {}", value.name, why));
-  };
+  auto complain = [&](const std::string& why) { kernelError("param", "%{} {}", value.name, why); };
   if (!names_.insert(value.name).second) complain("names two values");
   if (!type.isBuffer()) return complain(fmt::format("is {}, not a buffer", type.str()));
   if (type.mode == BufMode::shared || type.mode == BufMode::local)
@@ -225,8 +219,7 @@ bool KernelVerifier::judge(const Op& op) {
     return false;
   }
   if (isKernelOp(op.code)) return operandsVisible(op) && structure(op) && results(op);
-  opError(op, "op",
-          fmt::format("this op is not allowed in a {}", func ? "func of kernel scalars" : "kernel"));
+  opError(op, "op", "this op is not allowed in a {}", func ? "func of kernel scalars" : "kernel");
   return false;
 }
 
@@ -234,7 +227,7 @@ bool KernelVerifier::operandsVisible(const Op& op) {
   bool fine = true;
   forEachUse(op, [&](Value* value) {
     if (fine && !visible_.contains(value)) {
-      opError(op, "scope", fmt::format("%{} is not defined here", value ? value->name : "?"));
+      opError(op, "scope", "%{} is not defined here", value ? value->name : "?");
       fine = false;
     }
   });
@@ -245,7 +238,7 @@ bool KernelVerifier::structure(const Op& op) {
   size_t regions = op.regions.size();
   if (op.code == Opcode::k_if ? regions != 1 && regions != 2
                               : regions != (op.code == Opcode::k_for ? 1u : 0u)) {
-    opError(op, "body", fmt::format("{} bodies", regions));
+    opError(op, "body", "{} bodies", regions);
     return false;
   }
   bool yields = !op.results.empty() || (op.code == Opcode::k_for && !iterArgs(op).empty());
@@ -282,19 +275,17 @@ bool KernelVerifier::results(const Op& op) {
     return false;
   }
   if (types->size() != op.results.size()) {
-    opError(op, "result",
-            fmt::format("{}, the op has {}",
-                        countText(op.results.size(), "result is named", "results are named"), types->size()));
+    opError(op, "result", "{}, the op has {}",
+            countText(op.results.size(), "result is named", "results are named"), types->size());
     return false;
   }
   for (size_t index = 0; index < types->size(); ++index) {
     const Value& result = *op.results[index];
     if (!names_.insert(result.name).second)
-      opError(op, "scope", fmt::format("%{} names two values in one scope", result.name));
+      opError(op, "scope", "%{} names two values in one scope", result.name);
     if (result.type != (*types)[index]) {
-      opError(op, "result",
-              fmt::format("%{} is declared {}, but is {}", result.name, result.type.str(),
-                          (*types)[index].str()));
+      opError(op, "result", "%{} is declared {}, but is {}", result.name, result.type.str(),
+              (*types)[index].str());
       return false;
     }
     if (!scalarType(op, result.type)) return false;
@@ -307,14 +298,13 @@ bool KernelVerifier::scalarType(const Op& op, const Type& type) {
   // A pair of 16-bit reals is stored as a word of shared memory, so that no device needs 16-bit types for them.
   if (memory && type.mode == BufMode::shared && isNarrow(type.dtype)) {
     if (type.lanes == 1)
-      opError(op, "type",
-              fmt::format("{} does not exist in a kernel; shared {} lies in vec2 or vec4", type.str(),
-                          name(type.dtype)));
+      opError(op, "type", "{} does not exist in a kernel; shared {} lies in vec2 or vec4", type.str(),
+              name(type.dtype));
     return type.lanes != 1;
   }
   if (type.isCoopmat()) return true;
   if (isNarrow(type.dtype) || (memory && (type.dtype == DType::i1 || type.texel))) {
-    opError(op, "type", fmt::format("{} does not exist in a kernel", type.str()));
+    opError(op, "type", "{} does not exist in a kernel", type.str());
     return false;
   }
   return true;
@@ -324,7 +314,7 @@ void KernelVerifier::nested(const Op& op, const Block& region) {
   for (const auto& arg : region.args) {
     visible_.insert(arg.get());
     if (!names_.insert(arg->name).second)
-      opError(op, "scope", fmt::format("%{} names two values in one scope", arg->name));
+      opError(op, "scope", "%{} names two values in one scope", arg->name);
   }
   body(region);
   for (const auto& arg : region.args) leave(*arg);
@@ -367,9 +357,8 @@ void KernelVerifier::barriers(const Block& block, const Op* divergent, const Uni
     bool synchronizes = op->code == Opcode::k_barrier || op->code == Opcode::k_workgroup_reduce;
     if (synchronizes && divergent) {
       Error error =
-          failAt(op->loc,
-                 fmt::format("{} [{}.c1]: some invocations of a workgroup may not reach it", op->info().name,
-                             op->code == Opcode::k_barrier ? "k_barrier" : "k_workgroup_reduce"));
+          failAt(op->loc, "{} [{}.c1]: some invocations of a workgroup may not reach it", op->info().name,
+                 op->code == Opcode::k_barrier ? "k_barrier" : "k_workgroup_reduce");
       addDivergence(error, *divergent, uniformity);
       errors_.append(std::move(error));
     }
@@ -386,12 +375,11 @@ void KernelVerifier::matrices(const Block& block, const Op* divergent, const Uni
     });
     if (isCoopmatOp(op->code) && (divergent || !given)) {
       const bool moves = elementOf(*op) != nullptr;
-      Error error = failAt(
-          op->loc,
-          fmt::format("{} [k_{}.{}]: {}", op->info().name, op->info().name.substr(4), moves ? "c5" : "c2",
-                      divergent ? "some invocations of a subgroup may not reach it"
-                                : "its operands may differ between invocations of a subgroup; compute the "
-                                  "place from tgk.subgroup_id"));
+      Error error =
+          failAt(op->loc, "{} [k_{}.{}]: {}", op->info().name, op->info().name.substr(4), moves ? "c5" : "c2",
+                 divergent ? "some invocations of a subgroup may not reach it"
+                           : "its operands may differ between invocations of a subgroup; compute the place "
+                             "from tgk.subgroup_id");
       if (divergent) addDivergence(error, *divergent, uniformity);
       errors_.append(std::move(error));
     }
@@ -420,9 +408,8 @@ void KernelVerifier::rewrites() {
     const bool together = !repeated && all.size() > 1 && indices.certainlyRepeats(all);
     if (together) repeated = all.back();
     if (repeated)
-      opError(*repeated, "out",
-              fmt::format("{} an element of %{} more than once; what is written again is `inout`",
-                          together ? "writes, with the stores before it," : "writes", buffer->name));
+      opError(*repeated, "out", "{} an element of %{} more than once; what is written again is `inout`",
+              together ? "writes, with the stores before it," : "writes", buffer->name);
   }
 }
 

@@ -127,8 +127,8 @@ void CallGraph::judge(const Node& node) {
   for (const Call& call : node.calls) {
     if (nodes_[static_cast<size_t>(call.callee)].cycle != node.cycle) continue;
     leadsBack = true;
-    errors_.append(kernel_inference::violation(
-        *call.op, "c3", fmt::format("@{} would call itself; write a loop", node.item->name)));
+    errors_.append(
+        kernel_inference::violation(*call.op, "c3", "@{} would call itself; write a loop", node.item->name));
   }
   if (leadsBack || node.calls.empty()) return;
   const std::string what = fmt::format("{} @{} [kernel.inline]: ", name(node.item->kind), node.item->name);

@@ -32,8 +32,8 @@ class SymbolVerifier {
 
   void report(Error error) { errors_.append(std::move(error)); }
   void vjpError(const std::string& why) {
-    report(failAt(item_.loc, fmt::format("{} @{} [{}.vjp]: {}", name(item_.kind), item_.name,
-                                         item_.kind == ItemKind::kernel ? "kernel" : "kernel-func", why)));
+    report(failAt(item_.loc, "{} @{} [{}.vjp]: {}", name(item_.kind), item_.name,
+                  item_.kind == ItemKind::kernel ? "kernel" : "kernel-func", why));
   }
 
   const Item& item_;
@@ -59,37 +59,31 @@ void SymbolVerifier::call(const Op& op) {
     std::vector<const Item*> known;
     for (const auto& item : module_.items)
       if (isKernelFunc(*item)) known.push_back(item.get());
-    return report(violation(
-        op, "c1",
-        fmt::format("there is no func @{} of kernel scalars; the module has {}", name, namesOf(known))));
+    return report(violation(op, "c1", "there is no func @{} of kernel scalars; the module has {}", name,
+                            namesOf(known)));
   }
   const auto& args = callee->body.args;
   if (op.operands.size() - 1 != args.size())
-    return report(violation(
-        op, "c2",
-        fmt::format("@{} takes {}, not {}", name, countText(args.size(), "input"), op.operands.size() - 1)));
+    return report(violation(op, "c2", "@{} takes {}, not {}", name, countText(args.size(), "input"),
+                            op.operands.size() - 1));
   for (size_t index = 0; index < args.size(); ++index) {
     const Operand& input = op.operands[index + 1];
     const Type& wanted = args[index]->type;
     if (input.value ? input.value->type == wanted : represents(input, wanted.dtype)) continue;
-    return report(violation(op, "c2",
-                            fmt::format("%{} of @{} is {}, the input {}", args[index]->name, name,
-                                        wanted.str(), input.value ? input.value->type.str() : "a literal")));
+    return report(violation(op, "c2", "%{} of @{} is {}, the input {}", args[index]->name, name, wanted.str(),
+                            input.value ? input.value->type.str() : "a literal"));
   }
   results(op, *callee);
 }
 
 void SymbolVerifier::results(const Op& op, const Item& callee) {
   if (op.results.size() != callee.results.size())
-    return report(violation(op, "c2",
-                            fmt::format("@{} has {}, not {}", callee.name,
-                                        countText(callee.results.size(), "result"), op.results.size())));
+    return report(violation(op, "c2", "@{} has {}, not {}", callee.name,
+                            countText(callee.results.size(), "result"), op.results.size()));
   for (size_t index = 0; index < op.results.size(); ++index)
     if (op.results[index]->type != callee.results[index].type)
-      return report(
-          violation(op, "c2",
-                    fmt::format("result '{}' of @{} is {}, not {}", callee.results[index].name, callee.name,
-                                callee.results[index].type.str(), op.results[index]->type.str())));
+      return report(violation(op, "c2", "result '{}' of @{} is {}, not {}", callee.results[index].name,
+                              callee.name, callee.results[index].type.str(), op.results[index]->type.str()));
 }
 
 /// Checks a kernel's own gradient, which is bound by parameter names: `x` reads a value of the kernel, `d_x` is the

@@ -35,7 +35,7 @@ Result<void> Recorder::add(const Kernel& kernel, const Loc& loc) {
     if (!there)
       module_.items.push_back(cloneItem(*item));
     else if (print(*there) != print(*item))
-      return failAt(loc, fmt::format("the module has another {} @{}", tg::name(item->kind), item->name))
+      return failAt(loc, "the module has another {} @{}", tg::name(item->kind), item->name)
           .note(there->loc, "it is here");
   }
   return {};

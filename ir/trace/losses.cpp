@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses and normalizations that are composed of other operations.
-#include <fmt/format.h>
 
 #include <cmath>
 #include <numeric>
@@ -18,7 +17,7 @@ Tensor mseLoss(const Arg& x, const Arg& y, Reduction reduction) {
 Tensor huberLoss(const Arg& x, const Arg& y, double delta, Reduction reduction) {
   CallSite here(x.site());
   if (!(delta > 0 && std::isfinite(delta)))
-    return Recorder::fail(x.site(), fmt::format("huberLoss: delta is positive and finite, not {}", delta));
+    return Recorder::fail(x.site(), "huberLoss: delta is positive and finite, not {}", delta);
   Tensor d = abs(x - y);
   return reduced(where(d <= delta, square(d) * 0.5, (d - 0.5 * delta) * delta), reduction);
 }
@@ -42,7 +41,7 @@ Tensor klDiv(const Arg& logProbs, const Arg& t, Reduction reduction) {
 
 std::optional<Tensor> refusedEps(std::string_view user, const Arg& x, double eps) {
   if (eps >= 0 && std::isfinite(eps)) return {};
-  return Recorder::fail(x.site(), fmt::format("{}: eps is 0 or more and finite, not {}", user, eps));
+  return Recorder::fail(x.site(), "{}: eps is 0 or more and finite, not {}", user, eps);
 }
 
 Tensor groupNorm(const Arg& x, int64_t groups, const Arg& gain, const Arg& bias, double eps) {
@@ -50,8 +49,8 @@ Tensor groupNorm(const Arg& x, int64_t groups, const Arg& gain, const Arg& bias,
   if (!x.tensor().valid()) return x.tensor();
   const int rank = x.rank();
   if (rank < 2 || groups < 1 || x.shape()[1] % groups)
-    return Recorder::fail(x.site(), fmt::format("groupNorm: {} does not split into {} groups along axis 1",
-                                                Type::tensor(x.tensor().dtype(), x.shape()).str(), groups));
+    return Recorder::fail(x.site(), "groupNorm: {} does not split into {} groups along axis 1",
+                          Type::tensor(x.tensor().dtype(), x.shape()).str(), groups);
   if (auto refused = refusedEps("groupNorm", x, eps)) return *refused;
   std::vector<int64_t> apart = {-1, groups, x.shape()[1] / groups}, whole = {-1}, channels = {x.shape()[1]};
   for (int axis = 1; axis < rank; ++axis) {

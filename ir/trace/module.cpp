@@ -25,8 +25,7 @@ static Result<Attr> madeInit(const Init& init, const Type& type, const Loc& loc)
   int64_t size = type.elements();
   Init::Values values = init.maker()(size, type.shape);
   if (static_cast<int64_t>(values.size()) != size)
-    return failAt(loc,
-                  fmt::format("the init gives {} for {}", countText(values.size(), "value"), type.str()));
+    return failAt(loc, "the init gives {} for {}", countText(values.size(), "value"), type.str());
   std::vector<Attr> list;
   list.reserve(values.size());
   for (float value : values) list.push_back(Attr::of(static_cast<double>(value)));
@@ -40,7 +39,7 @@ static Result<AttrList> stateAttrs(const Attr& init, const Loc& loc) {
   if (init.text == "zeros") return AttrList{};
   if (init.text == "ones") return AttrList{{"init", Attr::call("constant", {Attr::of(1.0)})}};
   if (init.text == "constant") return AttrList{{"init", init}};
-  return failAt(loc, fmt::format("a state begins as zeros, ones or constant(v), not {}", init.str()));
+  return failAt(loc, "a state begins as zeros, ones or constant(v), not {}", init.str());
 }
 
 Result<AttrList> initAttrs(const ParamOptions& options, const Dims& shape, const Loc& loc) {
@@ -65,15 +64,14 @@ Module::Module() : node_(std::make_shared<ModuleNode>()) {}
 static Result<void> checkMember(const ModuleNode& node, const Key& name) {
   bool plain = isName(name.text) && name.text.find_first_of(".$") == std::string::npos;
   if (!plain)
-    return failAt(locOf(name.site),
-                  fmt::format("'{}' is not a valid name of a member: letters, digits and '_'", name.text));
+    return failAt(locOf(name.site), "'{}' is not a valid name of a member: letters, digits and '_'",
+                  name.text);
   for (const ModuleNode::Member& member : node.members)
     if (member.name == name.text)
-      return failAt(locOf(name.site), fmt::format("a module has two members named '{}'", name.text));
+      return failAt(locOf(name.site), "a module has two members named '{}'", name.text);
   if (Recorder::active())
-    return failAt(
-        locOf(name.site),
-        fmt::format("'{}' is declared while tracing; a model is made before it is traced", name.text));
+    return failAt(locOf(name.site), "'{}' is declared while tracing; a model is made before it is traced",
+                  name.text);
   return {};
 }
 
@@ -123,11 +121,10 @@ void Module::adoptOnce(const Key& name, const std::shared_ptr<ModuleNode>& modul
   auto same = std::find_if(node_->members.begin(), node_->members.end(),
                            [&](const auto& member) { return member.module == module; });
   if (same == node_->members.end()) return adopt(name, module);
-  declarationError(
-      *node_, failAt(locOf(name.site),
-                     fmt::format("members '{}' and '{}' are one module, so they would share their weights: "
-                                 "make a module for each",
-                                 same->name, name.text)));
+  declarationError(*node_, failAt(locOf(name.site),
+                                  "members '{}' and '{}' are one module, so they would share their weights: "
+                                  "make a module for each",
+                                  same->name, name.text));
 }
 
 }  // namespace tg::nn

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/trace/nn.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <tuple>
 #include <vector>
@@ -81,12 +79,11 @@ Tensor BatchNorm::operator()(const Arg& x, bool trains) const {
   if (!x.tensor().valid()) return x.tensor();
   if (x.rank() < 2) return Recorder::fail(x.site(), "BatchNorm: the operand needs rank 2 or more");
   if (x.shape()[1] != gain.shape()[0])
-    return Recorder::fail(x.site(), fmt::format("BatchNorm: {} has {} along axis 1, not {}",
-                                                Type::tensor(x.tensor().dtype(), x.shape()).str(),
-                                                countText(x.shape()[1], "channel"), gain.shape()[0]));
+    return Recorder::fail(x.site(), "BatchNorm: {} has {} along axis 1, not {}",
+                          Type::tensor(x.tensor().dtype(), x.shape()).str(),
+                          countText(x.shape()[1], "channel"), gain.shape()[0]);
   if (!(options_.momentum >= 0 && options_.momentum <= 1))
-    return Recorder::fail(x.site(),
-                          fmt::format("BatchNorm: momentum is from 0 to 1, not {}", options_.momentum));
+    return Recorder::fail(x.site(), "BatchNorm: momentum is from 0 to 1, not {}", options_.momentum);
   if (auto refused = refusedEps("BatchNorm", x, options_.eps)) return *refused;
   std::vector<int64_t> channels(static_cast<size_t>(x.rank()) - 1, 1);
   channels.front() = gain.shape()[0];

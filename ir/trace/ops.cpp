@@ -25,7 +25,7 @@ std::vector<Tensor> makeAll(Opcode code, std::vector<Arg> operands, AttrList att
 Tensor makeTyped(Opcode code, std::vector<Arg> operands, const Dims& shape, DType dtype, AttrList attrs,
                  const Site& site) {
   Result<Type> type = tensorType(dtype, shape, nullptr);
-  if (!type) return Recorder::fail(site, fmt::format("{}: {}", info(code).name, type.error().message()));
+  if (!type) return Recorder::fail(site, "{}: {}", info(code).name, type.error().message());
   return Recorder::emit(
       site, {.code = code, .operands = std::move(operands), .attrs = std::move(attrs), .declared = {*type}});
 }
@@ -115,12 +115,12 @@ Tensor& operator/=(Tensor& a, const Arg& b) { return a = div(Arg(a, b.site()), b
 
 Tensor tensorInput(const Key& name, const Dims& shape, DType dtype) {
   if (Recorder* recorder = Recorder::active()) return recorder->argument(name, shape, dtype, -1, {});
-  return Recorder::fail(name.site, fmt::format("tensorInput '{}' needs a trace", name.text));
+  return Recorder::fail(name.site, "tensorInput '{}' needs a trace", name.text);
 }
 
 Tensor paramInput(const Key& name, const Dims& shape, const std::optional<ParamOptions>& options) {
   Recorder* recorder = Recorder::active();
-  if (!recorder) return Recorder::fail(name.site, fmt::format("paramInput '{}' needs a trace", name.text));
+  if (!recorder) return Recorder::fail(name.site, "paramInput '{}' needs a trace", name.text);
   ParamOptions known = options.value_or(ParamOptions{});
   Result<AttrList> attrs = initAttrs(known, shape, locOf(name.site));
   if (!attrs) return Recorder::fail(name.site, attrs.error().message());
@@ -131,7 +131,7 @@ Tensor paramInput(const Key& name, const Dims& shape, const std::optional<ParamO
 
 Tensor stateInput(const Key& name, const Dims& shape, DType dtype, double init) {
   Recorder* recorder = Recorder::active();
-  if (!recorder) return Recorder::fail(name.site, fmt::format("stateInput '{}' needs a trace", name.text));
+  if (!recorder) return Recorder::fail(name.site, "stateInput '{}' needs a trace", name.text);
   AttrList attrs;
   if (init != 0) attrs = {{"init", Attr::call("constant", {Attr::of(init)})}};
   return recorder->storage(ItemKind::state, name, shape, dtype, attrs, {});
@@ -146,12 +146,11 @@ void update(const Arg& storage, const Arg& value) {
 
 Tensor capture(const Key& name, const Arg& x) {
   if (Recorder* recorder = Recorder::active()) return recorder->capture(name, x);
-  return Recorder::fail(name.site, fmt::format("capture '{}' needs a trace", name.text));
+  return Recorder::fail(name.site, "capture '{}' needs a trace", name.text);
 }
 
 Tensor named(const Key& name, const Arg& x) {
-  if (!isName(name.text))
-    return Recorder::fail(name.site, fmt::format("'{}' is not a valid name of a value", name.text));
+  if (!isName(name.text)) return Recorder::fail(name.site, "'{}' is not a valid name of a value", name.text);
   if (Recorder* recorder = Recorder::active()) return recorder->name(name.text, x.tensor());
   return x.tensor();
 }

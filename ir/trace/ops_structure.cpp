@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations that move elements without computing with them.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
@@ -27,8 +26,8 @@ Ints followingBatch(Ints shape) {
 /// An error about an axis; if the operand is invalid, returns it, because its error is known already.
 Tensor badAxis(const Arg& x, const char* function, int64_t axis) {
   if (!x.tensor().valid()) return x.tensor();
-  return Recorder::fail(x.site(), fmt::format("{}: axis {} is out of range for {}", function, axis,
-                                              Type::tensor(x.tensor().dtype(), x.shape()).str()));
+  return Recorder::fail(x.site(), "{}: axis {} is out of range for {}", function, axis,
+                        Type::tensor(x.tensor().dtype(), x.shape()).str());
 }
 
 }  // namespace
@@ -133,8 +132,8 @@ Tensor splitHeads(const Arg& x, int64_t heads) {
   if (!x.tensor().valid()) return x.tensor();
   Ints shape = extentsOf(x);
   if (x.rank() < 2 || heads < 1 || shape.back() % heads)
-    return Recorder::fail(x.site(), fmt::format("splitHeads: {} does not split into {} heads",
-                                                Type::tensor(x.tensor().dtype(), x.shape()).str(), heads));
+    return Recorder::fail(x.site(), "splitHeads: {} does not split into {} heads",
+                          Type::tensor(x.tensor().dtype(), x.shape()).str(), heads);
   int64_t width = shape.back() / heads;
   shape.back() = heads;
   shape.push_back(width);

@@ -57,12 +57,12 @@ bool isName(std::string_view name) { return isSymbolName(name); }
 
 Result<Type> tensorType(DType dtype, const Dims& dims, const Loc& loc) {
   if (dims.values().size() > kMaxRank)
-    return failAt(loc, fmt::format("{} extents are over the most, {}", dims.values().size(), kMaxRank));
+    return failAt(loc, "{} extents are over the most, {}", dims.values().size(), kMaxRank);
   Shape shape;
   for (int64_t extent : dims.values()) shape.push(extent);
   if (!hasValidExtents(shape))
-    return failAt(loc, fmt::format("the extents [{}] are not positive or too many elements",
-                                   fmt::join(dims.values(), ", ")));
+    return failAt(loc, "the extents [{}] are not positive or too many elements",
+                  fmt::join(dims.values(), ", "));
   return Type::tensor(dtype, shape);
 }
 
@@ -158,20 +158,20 @@ Tensor Recorder::fail(const Site& at, std::string message) {
 Result<Value*> Recorder::valueOf(const Tensor& tensor, std::string_view user, const Loc& loc) const {
   if (tensor.valid() && tensor.function_ == number_) return tensor.value_;
   if (tensor.valid())
-    return failAt(loc, fmt::format("{}: an operand belongs to another trace than @{}; a value cannot leave "
-                                   "the function it was traced in",
-                                   user, func_.name))
+    return failAt(loc,
+                  "{}: an operand belongs to another trace than @{}; a value cannot leave the function it "
+                  "was traced in",
+                  user, func_.name)
         .note(tensor.loc_, "it was made here");
   if (tensor.failure_) return *tensor.failure_;
-  return failAt(loc, fmt::format("{}: an operand is an empty Tensor", user));
+  return failAt(loc, "{}: an operand is an empty Tensor", user);
 }
 
 /// A number as a literal of an element type; an error if the type cannot represent it.
 static Result<Operand> literalOf(double number, DType dtype, std::string_view user, const Loc& loc) {
   if (isFloat(dtype)) return Operand::literal(roundedTo(dtype, number));
   if (number != std::floor(number) || std::fabs(number) > 0x1p53)
-    return failAt(loc,
-                  fmt::format("{}: {} is not a value of type {}", user, formatReal(number), tg::name(dtype)));
+    return failAt(loc, "{}: {} is not a value of type {}", user, formatReal(number), tg::name(dtype));
   return Operand::literal(static_cast<int64_t>(number));
 }
 
@@ -216,7 +216,7 @@ std::variant<std::vector<Value*>, Tensor> Recorder::operandsOf(const Emission& o
   auto like =
       std::find_if(op.operands.begin(), op.operands.end(), [](const Arg& a) { return !a.isNumber(); });
   if (like == op.operands.end() && !op.operands.empty())
-    return reject(failAt(loc, fmt::format("{}: one operand must be a tensor", user)));
+    return reject(failAt(loc, "{}: one operand must be a tensor", user));
   std::vector<Value*> values;
   // Tensors first: if one is invalid, no constants are made.
   for (const Arg& arg : op.operands) {
@@ -263,16 +263,15 @@ std::vector<Tensor> Recorder::emitAll(const Site& at, Emission op, int count) {
   if (activeRecorder) return activeRecorder->append(locOf(site), std::move(op), count);
   for (const Arg& arg : op.operands)
     if (!arg.isNumber() && arg.tensor().failure_) return repeated(arg.tensor(), count);
-  return repeated(
-      fail(site, fmt::format("{}: operations need a trace; call them from a function given to trace()",
-                             info(op.code).name)),
-      count);
+  return repeated(fail(site, "{}: operations need a trace; call them from a function given to trace()",
+                       info(op.code).name),
+                  count);
 }
 
 Tensor Recorder::emit(const Site& site, Emission op) {
   const std::string_view name = info(op.code).name;
   const std::vector<Tensor> made = emitAll(site, std::move(op), 1);
-  return made.empty() ? fail(site, fmt::format("{} gives no value to a model", name)) : made.front();
+  return made.empty() ? fail(site, "{} gives no value to a model", name) : made.front();
 }
 
 Tensor Recorder::readStorage(ItemKind kind, const std::string& name, const Type& type, const Loc& loc) {
@@ -290,29 +289,28 @@ Tensor Recorder::readStorage(ItemKind kind, const std::string& name, const Type&
 Tensor Recorder::read(const ParamNode* param, const Site& at) {
   const Site& site = CallSite::of(at);
   if (!param) return fail(site, "an empty Param is read; declare it with param(name, shape)");
-  if (!activeRecorder) return fail(site, fmt::format("parameter '{}' is read outside a trace", param->name));
+  if (!activeRecorder) return fail(site, "parameter '{}' is read outside a trace", param->name);
   if (param->failed) {
     Tensor silent;
     silent.function_ = activeRecorder->number_;
-    silent.failure_ = shared(failAt(param->loc, fmt::format("parameter '{}' is not declared", param->name)));
+    silent.failure_ = shared(failAt(param->loc, "parameter '{}' is not declared", param->name));
     return silent;
   }
   auto path = activeRecorder->names_.paths.find(param);
   if (path != activeRecorder->names_.paths.end())
     return activeRecorder->readStorage(param->trained ? ItemKind::param : ItemKind::state, path->second,
                                        param->type, locOf(site));
-  return activeRecorder->reject(
-      failAt(locOf(site), fmt::format("parameter '{}' is not part of the model that is traced; declare its "
-                                      "module with child(name, module)",
-                                      param->name))
-          .note(param->loc, "it was declared here"));
+  return activeRecorder->reject(failAt(locOf(site),
+                                       "parameter '{}' is not part of the model that is traced; declare its "
+                                       "module with child(name, module)",
+                                       param->name)
+                                    .note(param->loc, "it was declared here"));
 }
 
 Tensor Recorder::argument(const Key& name, const Dims& shape, DType dtype, int batch,
                           const std::vector<std::string>& dims) {
   Loc loc = locOf(CallSite::of(name.site));
-  if (!isName(name.text))
-    return reject(failAt(loc, fmt::format("'{}' is not a valid name of an input", name.text)));
+  if (!isName(name.text)) return reject(failAt(loc, "'{}' is not a valid name of an input", name.text));
   Result<Type> type = tensorType(dtype, shape, loc);
   if (!type) return reject(type.takeError());
   for (size_t i = 0; i < func_.body.args.size(); ++i) {
@@ -326,11 +324,9 @@ Tensor Recorder::argument(const Key& name, const Dims& shape, DType dtype, int b
                       .note(own.loc, "it was declared here"));
   }
   if (batch < -1 || batch >= type->rank())
-    return reject(failAt(
-        loc, fmt::format("input '{}': the batch axis {} is none of {}", name.text, batch, type->str())));
+    return reject(failAt(loc, "input '{}': the batch axis {} is none of {}", name.text, batch, type->str()));
   if (batch >= 0 && !dims.empty())
-    return reject(failAt(
-        loc, fmt::format("input '{}': batch is given besides dims; name the batch in dims", name.text)));
+    return reject(failAt(loc, "input '{}': batch is given besides dims; name the batch in dims", name.text));
   Value* arg = func_.body.addArg(*type, builder_.names().unique(name.text));
   arg->name = name.text;  // a value of this name is renamed when the function ends
   arg->loc = loc;
@@ -343,15 +339,15 @@ Tensor Recorder::storage(ItemKind kind, const Key& name, const Dims& shape, DTyp
                          const std::optional<AttrList>& attrs, const AttrList& fresh) {
   Loc loc = locOf(CallSite::of(name.site));
   if (!isName(name.text))
-    return reject(failAt(loc, fmt::format("'{}' is not a valid name of a {}", name.text, tg::name(kind))));
+    return reject(failAt(loc, "'{}' is not a valid name of a {}", name.text, tg::name(kind)));
   Result<Type> type = tensorType(dtype, shape, loc);
   if (!type) return reject(type.takeError());
   Item* item = module_.storage(name.text);
   if (!item) item = declareStorage(module_, kind, name.text, *type, attrs.value_or(fresh), loc);
   bool same = item->kind == kind && item->type == *type && (!attrs || *attrs == item->attrs);
   if (!same)
-    return reject(failAt(loc, fmt::format("@{} is declared as a {} {} already, with other properties",
-                                          name.text, tg::name(item->kind), item->type.str()))
+    return reject(failAt(loc, "@{} is declared as a {} {} already, with other properties", name.text,
+                         tg::name(item->kind), item->type.str())
                       .note(item->loc, "declared here"));
   return readStorage(kind, name.text, *type, loc);
 }
@@ -382,8 +378,7 @@ Tensor Recorder::capture(const Key& name, const Arg& value) {
   if (auto* silenced = std::get_if<Tensor>(&values)) return *silenced;
   auto [first, added] = captures_.emplace(name.text, loc);
   if (!added)
-    return reject(failAt(loc, fmt::format("tg.capture [capture.c1]: '{}' is captured twice in @{}", name.text,
-                                          func_.name))
+    return reject(failAt(loc, "tg.capture [capture.c1]: '{}' is captured twice in @{}", name.text, func_.name)
                       .note(first->second, "the first capture"));
   append(loc, {.code = Opcode::capture, .operands = {value}, .attrs = {{"name", Attr::string(name.text)}}},
          0);
@@ -411,8 +406,7 @@ void Recorder::update(const Arg& storage, const Arg& value) {
   }
   auto [first, added] = updates_.emplace(read->operands[0].text, loc);
   if (!added)
-    reject(failAt(loc, fmt::format("tg.update [update.c3]: @{} has a second update in @{}", first->first,
-                                   func_.name))
+    reject(failAt(loc, "tg.update [update.c3]: @{} has a second update in @{}", first->first, func_.name)
                .note(first->second, "the first update"));
 }
 
@@ -481,7 +475,7 @@ void Recorder::finish(const std::vector<std::pair<std::string, Tensor>>& results
     operands.push_back(Operand::of(*value));
     func_.results.push_back({name, (*value)->type});
   }
-  if (results.empty() && !before) reject(failAt(loc, fmt::format("@{} has no result", func_.name)));
+  if (results.empty() && !before) reject(failAt(loc, "@{} has no result", func_.name));
   if (!errors_.empty()) return;
   builder_.setLoc(before ? before->loc : loc).create(Opcode::return_, std::move(operands));
   readsFirst();

@@ -99,6 +99,11 @@ class Recorder {
   static Tensor constant(const Site& site, const std::vector<double>& values, const Dims& shape, DType dtype);
   /// An error at `site`: recorded for the trace in progress, if any, and in the tensor returned.
   static Tensor fail(const Site& site, std::string message);
+  template <class First, class... Rest>
+  static Tensor fail(const Site& site, fmt::format_string<First, Rest...> format, First&& first,
+                     Rest&&... rest) {
+    return fail(site, fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
   /// The same for this trace.
   Tensor reject(Error error);
   /// Names a result by the path of the module that computed it, unless the author names it.

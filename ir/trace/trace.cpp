@@ -19,8 +19,8 @@ Tensor Inputs::operator[](const Key& name) const {
     if (i < kListed) known += (i ? ", " : "") + all_[i].first;
     if (i == kListed) known += ", …";
   }
-  return Recorder::fail(name.site, fmt::format("no input is named '{}'; {}", name.text,
-                                               known.empty() ? "the function has none" : "known: " + known));
+  return Recorder::fail(name.site, "no input is named '{}'; {}", name.text,
+                        known.empty() ? "the function has none" : "known: " + known);
 }
 
 Outputs::Outputs(const Tensor& one) {
@@ -109,8 +109,8 @@ class Declaration {
     if (!there)
       declareStorage(module_, kind, name, param.type, param.attrs, param.loc);
     else if (there->kind != kind || !(there->type == param.type) || there->attrs != param.attrs)
-      errors.append(failAt(param.loc, fmt::format("@{} is declared as a {} {} already, with other properties",
-                                                  name, tg::name(there->kind), there->type.str()))
+      errors.append(failAt(param.loc, "@{} is declared as a {} {} already, with other properties", name,
+                           tg::name(there->kind), there->type.str())
                         .note(there->loc, "declared here"));
   }
   tg::Module& module_;
@@ -120,19 +120,19 @@ class Declaration {
 template <class Body>
 Result<void> checkBody(const Body& body, const Key& function) {
   if (body) return {};
-  return failAt(locOf(function.site), fmt::format("@{}: the function of its body is empty", function.text));
+  return failAt(locOf(function.site), "@{}: the function of its body is empty", function.text);
 }
 
 /// Traces one function into the module; returns its errors.
 Error traceFunction(tg::Module& module, const ModelNames& names, const Key& name,
                     const std::function<Outputs(Recorder&)>& body) {
   Loc loc = locOf(name.site);
-  if (!isName(name.text))
-    return failAt(loc, fmt::format("'{}' is not a valid name of a function", name.text));
+  if (!isName(name.text)) return failAt(loc, "'{}' is not a valid name of a function", name.text);
   if (module.func(name.text))
-    return failAt(loc, fmt::format("the module has a function @{} already; a body that takes its values, "
-                                   "(const Inputs&), appends to it",
-                                   name.text));
+    return failAt(
+        loc,
+        "the module has a function @{} already; a body that takes its values, (const Inputs&), appends to it",
+        name.text);
   Item* func = module.add(ItemKind::func, name.text);
   func->loc = loc;
   Recorder recorder(module, *func, names);
@@ -145,7 +145,7 @@ Error traceFunction(tg::Module& module, const ModelNames& names, const Key& name
 Result<void> checkStart(const tg::Module& module, const Site& site) {
   if (Recorder::active()) return failAt(locOf(site), "a trace begins inside another trace");
   if (isName(module.name)) return {};
-  return failAt(locOf(site), fmt::format("'{}' is not a valid name of a module", module.name));
+  return failAt(locOf(site), "'{}' is not a valid name of a module", module.name);
 }
 
 Result<Item*> functionToExtend(const tg::Module& module, const Key& name) {
@@ -153,10 +153,10 @@ Result<Item*> functionToExtend(const tg::Module& module, const Key& name) {
   if (Item* func = module.func(name.text)) {
     const Op* end = func->body.terminator();
     if (end && end->code == Opcode::return_ && func->results.size() == end->operands.size()) return func;
-    return failAt(loc, fmt::format("@{} has no return to append before", name.text));
+    return failAt(loc, "@{} has no return to append before", name.text);
   }
-  return failAt(loc, fmt::format("the module has no function @{} to append to; it has {}", name.text,
-                                 namesOf(module.all(ItemKind::func))));
+  return failAt(loc, "the module has no function @{} to append to; it has {}", name.text,
+                namesOf(module.all(ItemKind::func)));
 }
 
 /// Traces additions to a function whose return was `end`; returns the errors.

@@ -42,11 +42,10 @@ Result<AttrList> parseTuning(const std::string& text, const std::string& path) {
   auto parsed = parseAttr(text, path);
   if (!parsed)
     return parsed.takeError().note(nullptr, "a tuning file is {key = schedule, …}, as tg-run tune writes it");
-  if (parsed->kind != Attr::Kind::dict)
-    return fail(fmt::format("tuning file {} is no {{key = schedule, …}}", path));
+  if (parsed->kind != Attr::Kind::dict) return fail("tuning file {} is no {{key = schedule, …}}", path);
   for (const NamedAttr& entry : parsed->dict)
     if (auto formed = parseSchedule(entry.value); !formed)
-      return fail(fmt::format("tuning file {}: {}: {}", path, entry.name, formed.error().message()));
+      return fail("tuning file {}: {}: {}", path, entry.name, formed.error().message());
   return std::move(parsed->dict);
 }
 
@@ -117,8 +116,7 @@ Result<void> run_choose_schedules(Module& module, const ChooseSchedulesOptions& 
       const std::string& key = keys[op] = tuningKey(*op);
       if (const Attr* schedule = find(tuning, key)) {
         if (auto formed = scheduleFor(*op, *schedule); !formed)
-          return failAt(op->loc,
-                        fmt::format("tuning file {}: {}: {}", options.tuning, key, formed.error().message()));
+          return failAt(op->loc, "tuning file {}: {}: {}", options.tuning, key, formed.error().message());
         op->setAttr("schedule", *schedule);
         used.insert(key);
       }
@@ -126,14 +124,12 @@ Result<void> run_choose_schedules(Module& module, const ChooseSchedulesOptions& 
     fuse::settleSchedules(*func, target, context);
     for (Op* op : func->body.ops)
       if (options.report && op->code == Opcode::fused)
-        context.remark(op->loc, fmt::format("kernel of %{}: {} [{}] key {}{}", op->result()->name,
-                                            op->attr("schedule").str(), fuse::opsOf(*op), keys[op],
-                                            fuse::withoutUnits(*op)));
+        context.remark(op->loc, "kernel of %{}: {} [{}] key {}{}", op->result()->name,
+                       op->attr("schedule").str(), fuse::opsOf(*op), keys[op], fuse::withoutUnits(*op));
   }
   for (const NamedAttr& entry : tuning)
     if (!used.contains(entry.name))
-      context.remark(module.loc,
-                     fmt::format("tuning file {}: no region has the key {}", options.tuning, entry.name));
+      context.remark(module.loc, "tuning file {}: no region has the key {}", options.tuning, entry.name);
   return {};
 }
 

@@ -232,8 +232,8 @@ class SumRewriter {
 
   /// Remarks why a sum stays as it is.
   void keep(const Item& kernel, const Uses& uses, const std::string& why) const {
-    context_.remark(uses.loc, fmt::format("the sum in %{} of @{} depends on the order of the device: {}",
-                                          uses.buffer->name, kernel.name, why));
+    context_.remark(uses.loc, "the sum in %{} of @{} depends on the order of the device: {}",
+                    uses.buffer->name, kernel.name, why);
   }
 
   Exact rewriteKernel(Item& kernel) {

@@ -546,8 +546,7 @@ void Former::emit() {
       body.push_back(build(r));
     const Op& made = *body.back();
     if (const std::string& why = whyAlone_[static_cast<size_t>(r)]; !why.empty())
-      report_->remark(made.loc,
-                      fmt::format("kernel of %{} starts here because {}", made.result()->name, why));
+      report_->remark(made.loc, "kernel of %{} starts here because {}", made.result()->name, why);
   }
   body.append(std::move(effects));
 }
@@ -573,12 +572,11 @@ static Result<void> checkOps(const Item& func, const Target& target) {
     if (op->code == Opcode::sum_of_squares)
       return failAt(op->loc, "tg.sum_of_squares is left; run flatten-optimizer first");
     if (!isTurn(*op) && fuse::computesNarrow(*op))
-      return failAt(op->loc, fmt::format("{} computes with {}; run compute-in-f32 first", op->info().name,
-                                         op->results.empty() ? "a narrow type" : op->result()->type.str()));
+      return failAt(op->loc, "{} computes with {}; run compute-in-f32 first", op->info().name,
+                    op->results.empty() ? "a narrow type" : op->result()->type.str());
     if (!fuse::isOneKernel(*op, target))
-      return failAt(op->loc,
-                    fmt::format("{} takes several kernels on target '{}'; run split-reductions first",
-                                op->info().name, target.name));
+      return failAt(op->loc, "{} takes several kernels on target '{}'; run split-reductions first",
+                    op->info().name, target.name);
   }
   return {};
 }

@@ -515,7 +515,7 @@ std::unique_ptr<Op> Merger::build(const Merged& merged) {
       result->def = fused.get();
       fused->results.push_back(std::move(result));
     }
-  if (report_) report_->remark(fused->loc, fmt::format("the kernels of {} are one", names));
+  if (report_) report_->remark(fused->loc, "the kernels of {} are one", names);
   return fused;
 }
 

@@ -20,7 +20,6 @@
 // Requires: stage(fused). c1: recompute is 0, which changes nothing, or more.
 // Ensures: the peak of live bytes is no higher; a copy costs a map, a pass over rows, or a product of few terms.
 // Where: behind sink-maps, which changes live ranges; before merge-kernels, which changes the order.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
@@ -354,10 +353,9 @@ void Rematerializer::run(const PassContext* report) {
     std::optional<Choice> choice = best(*at);
     if (!choice) break;
     if (report)
-      report->remark(choice->value->loc,
-                     fmt::format("%{} is recomputed before %{}: {} bytes less are live at %{}",
-                                 choice->value->name, choice->at->op().result()->name,
-                                 lives_.at(choice->value).bytes, at->op().result()->name));
+      report->remark(choice->value->loc, "%{} is recomputed before %{}: {} bytes less are live at %{}",
+                     choice->value->name, choice->at->op().result()->name, lives_.at(choice->value).bytes,
+                     at->op().result()->name);
     follow(*choice, apply(*choice));
   }
 }
@@ -370,8 +368,8 @@ namespace tg {
 Result<void> run_rematerialize(Module& module, const RematerializeOptions& options,
                                const PassContext& context) {
   if (options.recompute < 0)
-    return failAt(module.loc, fmt::format("rematerialize [rematerialize.c1]: recompute={} is not 0 or more",
-                                          options.recompute));
+    return failAt(module.loc, "rematerialize [rematerialize.c1]: recompute={} is not 0 or more",
+                  options.recompute);
   if (options.recompute == 0) return {};
   return fuse::rewriteFunctions(module, targetOf(module.attrs), [&](Item& func, const Target& target) {
     fuse::Rematerializer(module, func, target, options.recompute).run(options.report ? &context : nullptr);

@@ -9,7 +9,6 @@
 //   tg.fused may stand among the tensor ops. The constant that is the seed of gradients, which earlier passes look for,
 //   is unmarked.
 // Where: first of fuse. The results of earlier passes (gradients, optimizers) are the same for all targets.
-#include <fmt/format.h>
 
 #include "ir/text_file.h"
 #include "passes/fuse/target_of.h"
@@ -29,7 +28,7 @@ static Result<Target> resolveTarget(const std::string& option, const Module& mod
 
 Result<Target> fuse::targetOn(const Module& module, std::string_view pass) {
   if (!find(module.attrs, "target"))
-    return failAt(module.loc, fmt::format("{} needs a target on the module; run set-target first", pass));
+    return failAt(module.loc, "{} needs a target on the module; run set-target first", pass);
   return targetOf(module.attrs);
 }
 

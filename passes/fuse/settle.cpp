@@ -6,7 +6,6 @@
 //
 //   before:  schedule = matmul{tile = [4, 4], shared = [32, 32, 16]}
 //   after:   schedule = matmul{tile = [4, 4], shared = [32, 32, 16], hidden = true}
-#include <fmt/format.h>
 
 #include <string>
 #include <unordered_map>
@@ -42,11 +41,9 @@ void settleSchedules(Item& func, const Target& target, const PassContext& contex
     }
     change(*op, chosen, schedule);
     for (int64_t binding : storageReads(schedule))
-      context.remark(op->loc,
-                     fmt::format("%{} has more texels than the {} of a view on target '{}'; it is read as "
-                                 "storage",
-                                 bindingSources(*op, static_cast<int>(binding))[0]->name,
-                                 target.texelElements, target.name));
+      context.remark(
+          op->loc, "%{} has more texels than the {} of a view on target '{}'; it is read as storage",
+          bindingSources(*op, static_cast<int>(binding))[0]->name, target.texelElements, target.name);
   }
 }
 

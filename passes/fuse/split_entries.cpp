@@ -8,7 +8,6 @@
 //
 // A piece has whole entries. It is kept as a matrix of rows, as all pieces are; reshapes around an op change nothing in
 // memory.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
@@ -325,11 +324,10 @@ bool RowSplitter::byEntries(const Op& op) {
     return true;
   }
   if (!pieces)
-    context_.remark(
-        op.loc,
-        fmt::format("%{} : {} takes {} bytes, more than {}; it is computed in {} pieces of {} entries",
+    context_.remark(op.loc,
+                    "%{} : {} takes {} bytes, more than {}; it is computed in {} pieces of {} entries",
                     op.result()->name, op.result()->type.str(), op.result()->type.bytes(), binding_,
-                    bounds->size() - 1, (*bounds)[1]));
+                    bounds->size() - 1, (*bounds)[1]);
   std::vector<RowPieces> made = pieceResults(op, *how, *bounds, streams);
   for (size_t at = 0; at < made.size(); ++at) {
     Value* result = op.result(static_cast<int>(at));

@@ -23,7 +23,6 @@
 //   as their operands allow, so that plan gives the next piece the bytes of the last. A remark names each value that was
 //   split.
 // Where: behind the optimizer, whose updates are split too; before flatten-optimizer, whose groups have members that fit.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
@@ -69,9 +68,8 @@ RowBounds RowSplitter::boundsFor(const Op& op, int64_t limit) {
     }
   }
   if (bounds.size() < 3) return one;
-  context_.remark(
-      op.loc, fmt::format("%{} : {} takes {} bytes, more than {}; it is computed in {} pieces of {} rows",
-                          op.result()->name, type.str(), type.bytes(), limit, bounds.size() - 1, bounds[1]));
+  context_.remark(op.loc, "%{} : {} takes {} bytes, more than {}; it is computed in {} pieces of {} rows",
+                  op.result()->name, type.str(), type.bytes(), limit, bounds.size() - 1, bounds[1]);
   return bounds;
 }
 
@@ -90,11 +88,9 @@ bool RowSplitter::symbol(const Op& op) {
   RowPieces pieces;
   pieces.bounds = cutRows(type.shape[0], type.shape[1] * byteSize(type.dtype), binding_);
   if (pieces.bounds.size() < 3) return false;
-  context_.remark(op.loc,
-                  fmt::format("@{} : {} takes {} bytes, more than {}; it is read and updated in {} pieces "
-                              "of {} rows",
-                              op.operands[0].text, type.str(), type.bytes(), binding_,
-                              pieces.bounds.size() - 1, pieces.bounds[1]));
+  context_.remark(
+      op.loc, "@{} : {} takes {} bytes, more than {}; it is read and updated in {} pieces of {} rows",
+      op.operands[0].text, type.str(), type.bytes(), binding_, pieces.bounds.size() - 1, pieces.bounds[1]);
   for (size_t i = 0; i + 1 < pieces.bounds.size(); ++i) {
     const int64_t from = pieces.bounds[i], to = pieces.bounds[i + 1];
     build().setHint(op.result()->name);

@@ -194,9 +194,9 @@ Result<Grads> CustomGradient::written(const Item& vjp) {
       for (int64_t extent : arg->type.shape)
         if (extent == Shape::kDynamic)
           return failAt(arg->loc ? arg->loc : vjp.loc,
-                        fmt::format("append-grad [append-grad.c9]: %{} of @{} is scratch with an open "
-                                    "extent; give it a fixed extent",
-                                    arg->name, vjp.name));
+                        "append-grad [append-grad.c9]: %{} of @{} is scratch with an open extent; give it a "
+                        "fixed extent",
+                        arg->name, vjp.name);
       Type type = Type::tensor(arg->type.dtype == DType::u32 ? DType::i32 : arg->type.dtype, arg->type.shape);
       if (arg->type.lanes > 1) type.shape[type.shape.rank() - 1] *= arg->type.lanes;
       bind(*arg, nullptr, type, -1);

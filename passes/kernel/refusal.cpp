@@ -37,7 +37,7 @@ const std::vector<KernelVjpRefusal>& kernelVjpRefusals() {
 
 static Error refused(const Loc& loc, std::string_view op, Refusal which) {
   const KernelVjpRefusal& row = kernelVjpRefusals()[static_cast<size_t>(which)];
-  return failAt(loc, fmt::format("{} [kernel-vjp.{}]: {}", op, row.label, row.why))
+  return failAt(loc, "{} [kernel-vjp.{}]: {}", op, row.label, row.why)
       .note(loc, fmt::format("fix: {}", row.fix));
 }
 

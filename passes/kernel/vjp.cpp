@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/kernel/vjp.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "ir/infer.h"
@@ -80,17 +78,17 @@ Result<void> resolve(const Item& kernel, const std::vector<std::string>& names, 
     if (!arg) {
       std::string known;
       for (const auto& each : kernel.body.args) known += (known.empty() ? "%" : ", %") + each->name;
-      return failAt(kernel.loc, fmt::format("kernel-vjp [kernel-vjp.c2]: {} names %{}, but @{} has {}", which,
-                                            name, kernel.name, known));
+      return failAt(kernel.loc, "kernel-vjp [kernel-vjp.c2]: {} names %{}, but @{} has {}", which, name,
+                    kernel.name, known);
     }
     if (!isFloat(arg->type.dtype))
       return failAt(arg->loc ? arg->loc : kernel.loc,
-                    fmt::format("kernel-vjp [kernel-vjp.c3]: {} names %{}, which holds {}, not a float",
-                                which, name, tg::name(arg->type.dtype)));
+                    "kernel-vjp [kernel-vjp.c3]: {} names %{}, which holds {}, not a float", which, name,
+                    tg::name(arg->type.dtype));
     if (!fits(*arg))
       return failAt(arg->loc ? arg->loc : kernel.loc,
-                    fmt::format("kernel-vjp [kernel-vjp.c4]: {} names %{}, whose mode is {}, not {}", which,
-                                name, tg::name(arg->type.mode), modes));
+                    "kernel-vjp [kernel-vjp.c4]: {} names %{}, whose mode is {}, not {}", which, name,
+                    tg::name(arg->type.mode), modes);
     if (std::find(out.begin(), out.end(), arg) == out.end()) out.push_back(arg);
   }
   return {};
@@ -285,10 +283,9 @@ Result<Shape> tapeShape(const KernelVjp& vjp, int param, const Item& primal,
   }
   if (!hasValidExtents(shape))
     return failAt(primal.loc,
-                  fmt::format("kernel @{}: its gradient would keep a tape of {} elements, more than the {} "
-                              "that a tensor may have; bound the limits of its loops: `%n = tgk.min %limit, "
-                              "64`",
-                              primal.name, shape.str(), kMaxElements));
+                  "kernel @{}: its gradient would keep a tape of {} elements, more than the {} that a tensor "
+                  "may have; bound the limits of its loops: `%n = tgk.min %limit, 64`",
+                  primal.name, shape.str(), kMaxElements);
   return shape;
 }
 

@@ -52,7 +52,7 @@ Result<void> checkUpdates(const Site& site) {
       const std::string& name = op->operands[0].text;
       if (!site.trains(name)) continue;
       if (auto other = gradients.find(name); other != gradients.end())
-        return failure(site.pass, op->loc, 5, fmt::format("@{} is updated here and has a gradient", name))
+        return passError(site.pass, op->loc, 5, "@{} is updated here and has a gradient", name)
             .note(other->second->loc, "the gradient");
     }
   return {};
@@ -61,29 +61,24 @@ Result<void> checkUpdates(const Site& site) {
 Result<void> checkPatterns(const Site& site, const Module& module, const OptimizerOptions& options) {
   std::vector<Item*> params = module.all(ItemKind::param);
   if (!options.noDecay.empty() && !anyMatches(options.noDecay, params))
-    return failure(
-        site.pass, site.step->loc, 4,
-        fmt::format("no-decay={} names no parameter; there are {}", options.noDecay, namesOf(params)));
+    return passError(site.pass, site.step->loc, 4, "no-decay={} names no parameter; there are {}",
+                     options.noDecay, namesOf(params));
   std::vector<Item*> trained = paramsWithGradient(site, module);
   if (trained.empty()) {
     Site all = site;
     all.match.clear();
-    return failure(site.pass, site.step->loc, 10,
-                   fmt::format("match={} names no parameter with a gradient; there are {}", site.match,
-                               namesOf(paramsWithGradient(all, module))));
+    return passError(site.pass, site.step->loc, 10,
+                     "match={} names no parameter with a gradient; there are {}", site.match,
+                     namesOf(paramsWithGradient(all, module)));
   }
   if (!options.normalizeGrads.empty() && !anyMatches(options.normalizeGrads, trained))
-    return failure(site.pass, site.step->loc, 6,
-                   fmt::format("normalize-grads={} names no parameter with a gradient; there are {}",
-                               options.normalizeGrads, namesOf(trained)));
+    return passError(site.pass, site.step->loc, 6,
+                     "normalize-grads={} names no parameter with a gradient; there are {}",
+                     options.normalizeGrads, namesOf(trained));
   return {};
 }
 
 }  // namespace
-
-Error failure(std::string_view pass, const Loc& loc, int constraint, std::string message) {
-  return failAt(loc, fmt::format("{} [{}.c{}]: {}", pass, pass, constraint, message));
-}
 
 bool Site::trains(std::string_view param) const { return match.empty() || globMatch(match, param); }
 
@@ -104,16 +99,14 @@ Result<Site> findSite(std::string_view pass, Module& module, const OptimizerOpti
             nullptr, options.match,
             kind,    options.match.empty() ? kind : freePrefix(module, kind)};
   if (!site.train)
-    return failure(pass, module.loc, 1,
-                   fmt::format("there is no func @{}; the module has {}", options.func,
-                               namesOf(module.all(ItemKind::func))));
+    return passError(pass, module.loc, 1, "there is no func @{}; the module has {}", options.func,
+                     namesOf(module.all(ItemKind::func)));
   site.step = site.train;
   for (Item* func : module.all(ItemKind::func))
     if (find(func->attrs, "every")) site.step = func;
   const auto& ops = site.step->body.ops;
   if (std::none_of(ops.begin(), ops.end(), [](const auto& op) { return op->code == Opcode::param_grad; }))
-    return failure(pass, site.step->loc, 2,
-                   fmt::format("@{} has no gradients; run append-grad first", site.step->name));
+    return passError(pass, site.step->loc, 2, "@{} has no gradients; run append-grad first", site.step->name);
   return site;
 }
 
@@ -121,8 +114,7 @@ Result<void> check(const Site& site, const Module& module, const OptimizerOption
                    const std::vector<std::string>& states, const std::vector<Range>& ranges) {
   for (const std::string& name : states)
     if (const Item* old = module.storage(name))
-      return failure(site.pass, old->loc, 3,
-                     fmt::format("the module has @{} already; {} runs once", name, site.pass));
+      return passError(site.pass, old->loc, 3, "the module has @{} already; {} runs once", name, site.pass);
   TG_CHECK(checkUpdates(site));
   TG_CHECK(checkPatterns(site, module, options));
   std::vector<Range> all = {{"weight-decay", options.weightDecay, 0, INFINITY},
@@ -133,9 +125,9 @@ Result<void> check(const Site& site, const Module& module, const OptimizerOption
     const double rounded = roundedTo(DType::f32, range.value);
     const auto inside = [&](double value) { return value >= range.from && value < range.to; };
     if (inside(range.value) && inside(rounded)) continue;
-    return failure(site.pass, site.step->loc, 7,
-                   fmt::format("{}={} is not in [{}, {}){}", range.option, range.value, range.from, range.to,
-                               inside(range.value) ? fmt::format(": as f32 it is {}", rounded) : ""));
+    return passError(site.pass, site.step->loc, 7, "{}={} is not in [{}, {}){}", range.option, range.value,
+                     range.from, range.to,
+                     inside(range.value) ? fmt::format(": as f32 it is {}", rounded) : "");
   }
   return {};
 }
@@ -162,7 +154,7 @@ void remarkFrozen(const Site& site, const PassContext& context) {
   const auto gradients = gradientsOf(*site.step);
   for (Op* op : site.train->body.ops)
     if (op->code == Opcode::param && !gradients.contains(op->operands[0].text))
-      context.remark(op->loc, fmt::format("@{} has no gradient and stays as it is", op->operands[0].text));
+      context.remark(op->loc, "@{} has no gradient and stays as it is", op->operands[0].text);
 }
 
 std::vector<Gradient> gradientsIn(const Item& func) {

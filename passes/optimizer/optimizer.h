@@ -21,9 +21,6 @@
 
 namespace tg::optimizer {
 
-/// `append-sgd [append-sgd.c3]: …`
-Error failure(std::string_view pass, const Loc& loc, int constraint, std::string message);
-
 /// The functions in which an optimizer reads gradients and adds updates, and its names.
 struct Site {
   std::string_view pass;

@@ -113,9 +113,9 @@ FunctionPlan::findSequences(const std::unordered_map<const Value*, int>& keyOf) 
       if (symbols == static_cast<long>(members.size())) continue;
       if (symbols != 0)
         return failAt(op->loc,
-                      fmt::format("tg.fused [plan.group]: the group of %{} mixes parameters or states with "
-                                  "values of the step; they live in different buffers",
-                                  op->operands[binding].value->name));
+                      "tg.fused [plan.group]: the group of %{} mixes parameters or states with values of the "
+                      "step; they live in different buffers",
+                      op->operands[binding].value->name);
       add(*op, members);
     }
   }
@@ -380,8 +380,7 @@ Result<void> FunctionPlan::checkRanges() const {
   int64_t together = 0;
   for (const Unit& unit : units_) together = std::min(together + unit.bytes, kMaxBytes);
   if (together == kMaxBytes)
-    return failAt(func_.loc,
-                  fmt::format("the values of @{} take {} bytes together, or more", func_.name, kMaxBytes));
+    return failAt(func_.loc, "the values of @{} take {} bytes together, or more", func_.name, kMaxBytes);
   std::vector<Unit> bound(units_.size());  // for each unit, the largest range of it that one binding spans
   const auto bind = [&](std::vector<Value*> values, bool group) {
     const int at = factsOf(*values[0]).unit;
@@ -404,8 +403,8 @@ Result<void> FunctionPlan::checkRanges() const {
       errors.append(overBinding(largest.members[0]->loc, describe(largest), largest.bytes, most, target_));
     else if (unit.bytes > target_.allocation)
       errors.append(failAt(unit.members[0]->loc,
-                           fmt::format("{} takes {} bytes, more than the {} of one buffer on target '{}'",
-                                       describe(unit), unit.bytes, target_.allocation, target_.name)));
+                           "{} takes {} bytes, more than the {} of one buffer on target '{}'", describe(unit),
+                           unit.bytes, target_.allocation, target_.name));
   }
   if (!errors.empty()) return errors;
   return {};

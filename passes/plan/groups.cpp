@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/plan/groups.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 
@@ -39,8 +37,8 @@ Result<std::vector<std::vector<int>>> mergeRuns(std::vector<Sequence> sequences,
     std::set<int> distinct(sequence.keys.begin(), sequence.keys.end());
     if (distinct.size() != sequence.keys.size()) {
       if (!sequence.required) continue;
-      return failAt(sequence.op->loc, fmt::format("{} [plan.group]: a member stands twice in the group {}",
-                                                  sequence.op->info().name, list(sequence.keys, nameOf)));
+      return failAt(sequence.op->loc, "{} [plan.group]: a member stands twice in the group {}",
+                    sequence.op->info().name, list(sequence.keys, nameOf));
     }
     auto taken =
         std::find_if(sequence.keys.begin(), sequence.keys.end(), [&](int key) { return runOf[key] >= 0; });
@@ -52,9 +50,9 @@ Result<std::vector<std::vector<int>>> mergeRuns(std::vector<Sequence> sequences,
     const Run& run = runs[runOf[*taken]];
     if (contains(run.keys, sequence.keys) || !sequence.required) continue;
     return failAt(sequence.op->loc,
-                  fmt::format("{} [plan.group]: no layout holds the group {}: {} already has its place in {}",
-                              sequence.op->info().name, list(sequence.keys, nameOf), nameOf(*taken),
-                              list(run.keys, nameOf)))
+                  "{} [plan.group]: no layout holds the group {}: {} already has its place in {}",
+                  sequence.op->info().name, list(sequence.keys, nameOf), nameOf(*taken),
+                  list(run.keys, nameOf))
         .note(run.op->loc, "the other group is here");
   }
   std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {

@@ -61,10 +61,10 @@ Result<std::vector<std::byte>> weightsImage(const Module& module, const NamedArr
       continue;
     }
     if (!item->place || item->place->buffer != "persistent")
-      return failAt(item->loc, fmt::format("@{} has no home", item->name));
+      return failAt(item->loc, "@{} has no home", item->name);
     const Place& home = *item->place;
     if (home.offset + spanBytes(item->type, home.pitch) > static_cast<int64_t>(image.size()))
-      return failAt(item->loc, fmt::format("the home of @{} lies outside of @persistent", item->name));
+      return failAt(item->loc, "the home of @{} lies outside of @persistent", item->name);
     int64_t pitch = home.pitch ? home.pitch : item->type.rank() ? item->type.shape.back() : 1;
     eachRow(item->type, pitch, [&](int64_t dense, int64_t apart, size_t bytes) {
       std::memcpy(&image[static_cast<size_t>(home.offset + apart)], &value->bytes[static_cast<size_t>(dense)],
@@ -79,21 +79,21 @@ Result<std::vector<std::byte>> weightsImage(const Module& module, const NamedArr
 
 Result<std::unique_ptr<Module>> forwardOnly(const Module& module, const std::string& entry) {
   if (module.stage > Stage::fused)
-    return failAt(module.loc, fmt::format("the module is of stage {}, where memory is laid out for all its "
-                                          "functions; export the source, of stage tensor or fused",
-                                          name(module.stage)));
+    return failAt(module.loc,
+                  "the module is of stage {}, where memory is laid out for all its functions; export the "
+                  "source, of stage tensor or fused",
+                  name(module.stage));
   const Item* func = module.func(entry);
   if (!func)
-    return failAt(module.loc, fmt::format("there is no function @{}; the module has {}", entry,
-                                          namesOf(module.all(ItemKind::func))));
+    return failAt(module.loc, "there is no function @{}; the module has {}", entry,
+                  namesOf(module.all(ItemKind::func)));
   const Op* learns = nullptr;
   walk(func->body, [&](const Op& op) {
     if (op.code == Opcode::update && !learns) learns = &op;
   });
   if (learns)
-    return failAt(learns->loc,
-                  fmt::format("@{} updates @{}; a bundle only calls functions that change nothing", entry,
-                              learns->operands[0].text));
+    return failAt(learns->loc, "@{} updates @{}; a bundle only calls functions that change nothing", entry,
+                  learns->operands[0].text);
   std::unique_ptr<Module> out = clone(module);
   std::set<const Item*> kept;
   addReachable(*out, *out->func(entry), kept);
@@ -106,8 +106,7 @@ Result<BundleFiles> makeBundle(const Module& module, const std::string& entry, c
                                const std::string& name, const std::string& version) {
   const Item* func = module.func(entry);
   if (module.stage != Stage::spirv || !func)
-    return failAt(module.loc,
-                  fmt::format("a bundle needs a module of stage spirv with a function @{}", entry));
+    return failAt(module.loc, "a bundle needs a module of stage spirv with a function @{}", entry);
   BundleFiles files;
   TG_TRY(files["weights.bin"], weightsImage(module, values));
   for (const Item* binary : module.all(ItemKind::binary)) {
@@ -131,9 +130,9 @@ Result<void> mayWriteBundle(const std::string& path, bool force) {
   const fs::path target = folderOf(path);
   std::error_code error;
   if (!fs::exists(fs::symlink_status(target, error))) return {};
-  if (!force) return fail(fmt::format("{} exists; --force replaces a bundle", target.string()));
+  if (!force) return fail("{} exists; --force replaces a bundle", target.string());
   if (fs::exists(target / "manifest.json", error) || fs::is_empty(target, error)) return {};
-  return fail(fmt::format("{} is not a bundle, so it is not replaced", target.string()));
+  return fail("{} is not a bundle, so it is not replaced", target.string());
 }
 
 Result<void> writeBundle(const std::string& path, const BundleFiles& files, bool force) {

@@ -180,13 +180,13 @@ Result<BundleCheck> checkBundle(const std::string& path) {
   out.manifest = asText(bytes);
   const Json manifest = parseJson<Json>(out.manifest);
   if (member(manifest, "format") == 1)
-    return fail(fmt::format("{}: it is of format 1, which has no hash of its own; export it again", file));
+    return fail("{}: it is of format 1, which has no hash of its own; export it again", file);
   if (!hashesItself(out.manifest))
-    return fail(fmt::format("{} was changed: its XXH64 differs, or it is not a bundle's manifest", file));
+    return fail("{} was changed: its XXH64 differs, or it is not a bundle's manifest", file);
   if (member(manifest, "format") != 2)
-    return fail(fmt::format("{}: expected the manifest of a bundle, of format 2", file));
+    return fail("{}: expected the manifest of a bundle, of format 2", file);
   if (std::string wrong = ManifestCheck().check(manifest); !wrong.empty())
-    return fail(fmt::format("{} is invalid: {}", file, wrong));
+    return fail("{} is invalid: {}", file, wrong);
   out.damage = fileDamage(path, manifest["weights"]);
   if (out.damage.empty()) out.damage = fileDamage(path, manifest["module"]);
   for (const Json& kernel : manifest["kernels"])

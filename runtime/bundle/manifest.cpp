@@ -80,8 +80,7 @@ class ManifestMaker {
     for (const Item* binary : module_.all(ItemKind::binary)) {
       TG_TRY(std::vector<BindingKind> kinds, bindingsOf(module_, *binary));
       const Item* kernel = module_.find(ItemKind::kernel, binary->name);
-      if (!kernel)
-        return failAt(binary->loc, fmt::format("the source of kernel @{} was stripped", binary->name));
+      if (!kernel) return failAt(binary->loc, "the source of kernel @{} was stripped", binary->name);
       Json entry = {{"name", binary->name}};
       entry.update(fileEntry("kernels/" + binary->name + ".spv", files_));
       entry["bindings"] = Json::array();
@@ -113,8 +112,8 @@ class ManifestMaker {
   Result<Json> command(const Loc& loc, const DispatchStep& step) {
     auto kinds = kinds_.find(step.kernel);
     if (kinds == kinds_.end() || kinds->second.size() != step.bindings.size())
-      return failAt(loc, fmt::format("@{} has no binary with {}", step.kernel,
-                                     countText(step.bindings.size(), "binding")));
+      return failAt(loc, "@{} has no binary with {}", step.kernel,
+                    countText(step.bindings.size(), "binding"));
     Json made = {{"dispatch", step.kernel}, {"label", step.label}, {"grid", step.grid}};
     for (size_t i = 0; i < step.bindings.size(); ++i) {
       const ByteRange range = wholeWords(step.bindings[i]);
@@ -169,27 +168,27 @@ Result<std::string> bundleManifest(const Module& module, const Item& entry, cons
          {"kernels", Json::array()},
          {"commands", Json::array()}};
   for (const auto& arg : entry.body.args) {
-    if (!arg->place) return failAt(arg->loc, fmt::format("%{} has no place", arg->name));
+    if (!arg->place) return failAt(arg->loc, "%{} has no place", arg->name);
     out["inputs"].push_back(placed(arg->name, arg->type, *arg->place, target));
   }
   const Op* last = entry.body.terminator();
   for (size_t i = 0; last && i < entry.results.size(); ++i) {
     const Value* value = last->in(static_cast<int>(i));
-    if (!value->place) return failAt(value->loc, fmt::format("%{} has no place", value->name));
+    if (!value->place) return failAt(value->loc, "%{} has no place", value->name);
     out["results"].push_back(placed(entry.results[i].name, value->type, *value->place, target));
   }
   for (const Item* buffer : module.all(ItemKind::buffer)) {
     // weights.bin is the image of one buffer.
     if (buffer->name == "persistent" && buffer->bytes > target.allocation)
-      return failAt(module.loc, fmt::format("the parameters take {} bytes; a bundle holds at most {}, one "
-                                            "allocation of target '{}'",
-                                            buffer->bytes, target.allocation, target.name));
+      return failAt(module.loc,
+                    "the parameters take {} bytes; a bundle holds at most {}, one allocation of target '{}'",
+                    buffer->bytes, target.allocation, target.name);
     if (buffer->name == kLoopsBuffer)
-      return failAt(module.loc, fmt::format("data decide how long loops of the kernels are, and target '{}' "
-                                            "ends them after {} iterations, which a bundle does not see; "
-                                            "export for another target, or bound the limits: `%n = tgk.min "
-                                            "%limit, 64`",
-                                            target.name, target.loopIterations));
+      return failAt(module.loc,
+                    "data decide how long loops of the kernels are, and target '{}' ends them after {} "
+                    "iterations, which a bundle does not see; export for another target, or bound the "
+                    "limits: `%n = tgk.min %limit, 64`",
+                    target.name, target.loopIterations);
     for (Json& made : asJson(*buffer, target)) out["buffers"].push_back(std::move(made));
   }
   for (const auto& item : module.items)

@@ -55,8 +55,8 @@ class Judge {
     const Item* binary = module_.find(ItemKind::binary, name);
     const Item* kernel = module_.find(ItemKind::kernel, name);
     if (!binary || !kernel)
-      return failAt(op.loc, fmt::format("the module holds no {} @{}, so what it needs is not known",
-                                        binary ? "kernel" : "binary", name));
+      return failAt(op.loc, "the module holds no {} @{}, so what it needs is not known",
+                    binary ? "kernel" : "binary", name);
     std::string label = op.word("label");
     Need base;
     base.where = label.empty() ? "kernel @" + name : fmt::format("kernel @{} ({})", name, label);
@@ -121,7 +121,7 @@ bool Fit::fits() const {
 Result<Fit> fitOf(const Module& module, const Target& target, const DeviceMemory& memory,
                   const std::optional<Limits>& device) {
   if (module.stage != Stage::spirv)
-    return fail(fmt::format("a module of stage {} has no commands to check", name(module.stage)));
+    return fail("a module of stage {} has no commands to check", name(module.stage));
   TG_TRY(Target made, targetOf(module.attrs));
   const Limits limits = device ? *device : limitsOf(target);
   Fit fit;

@@ -136,7 +136,7 @@ const StepBuffer* KernelStep::wrong() const {
 Result<KernelSteps> KernelSteps::create(const Module& module, const std::string& function,
                                         std::shared_ptr<vulkan::Device> device) {
   const Item* func = module.func(function);
-  if (!func) return fail(fmt::format("the module has no function @{}", function));
+  if (!func) return fail("the module has no function @{}", function);
   KernelSteps out;
   out.source_ = &module;
   TG_TRY(out.subgroup_, subgroupWidth(module, device->info()));
@@ -149,9 +149,10 @@ Result<KernelSteps> KernelSteps::create(const Module& module, const std::string&
     if (op->code == Opcode::dispatch) {
       kernel = module.find(ItemKind::kernel, op->operands[0].text);
       if (!kernel)
-        return failAt(op->loc, fmt::format("the module holds no source of kernel @{} to interpret; "
-                                           "strip-kernels removes it, spirv-emit keeps it",
-                                           op->operands[0].text));
+        return failAt(op->loc,
+                      "the module holds no source of kernel @{} to interpret; strip-kernels removes it, "
+                      "spirv-emit keeps it",
+                      op->operands[0].text);
       ++out.dispatches_;
     }
     stepped->items.push_back(stepOf(*op, kernel, keyOf(out.commands_.size())));

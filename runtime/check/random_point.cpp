@@ -3,8 +3,6 @@
 
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "ir/philox.h"
 #include "runtime/data/init.h"
 #include "runtime/data/spec.h"
@@ -63,7 +61,7 @@ Result<Inputs> randomInputs(const Item& func, const std::vector<std::string>& gi
   std::map<std::string, InputSpec> specs;
   for (const std::string& text : given) {
     TG_TRY(auto spec, parseInputSpec(text));
-    if (!func.arg(spec.first)) return fail(fmt::format("@{} has no input '{}'", func.name, spec.first));
+    if (!func.arg(spec.first)) return fail("@{} has no input '{}'", func.name, spec.first);
     specs.insert_or_assign(spec.first, spec.second);
   }
   Inputs out;

@@ -91,8 +91,7 @@ Result<int64_t> HostEngine::post(Job job) {
 
 Result<int64_t> HostEngine::begin(const Task& task) {
   if (task.kind != Kind::allReduce && task.count % ranks_ != 0)
-    return fail(
-        fmt::format("{} elements cannot be divided into equal shards for {} ranks", task.count, ranks_));
+    return fail("{} elements cannot be divided into equal shards for {} ranks", task.count, ranks_);
   Task chunk = task;
   // The shards of other kinds divide the whole range, so only an allReduce can be cut into chunks.
   const bool cut = task.kind == Kind::allReduce;
@@ -502,7 +501,7 @@ Result<void> HostEngine::leave() {
 Error HostEngine::lost(int peer, const std::string& what) const {
   // The lowest rank that is left.
   const_cast<HostEngine*>(this)->reporter_ = peer == 0 ? 1 : 0;
-  return fail(fmt::format("{} {}", peers_[static_cast<size_t>(peer)].name, what));
+  return fail("{} {}", peers_[static_cast<size_t>(peer)].name, what);
 }
 
 }  // namespace tg::collective

@@ -54,7 +54,7 @@ Result<std::shared_ptr<CudaGpu>> CudaGpu::open(std::shared_ptr<const NcclLibrary
     TG_CHECK(cuda.cuda(cuda.cuDeviceGetUuid(&its, number), "to tell a device's UUID"));
     if (uuidText(its) == uuid) device = number;
   }
-  if (device < 0) return fail(fmt::format("none of the {} devices of CUDA has the UUID {}", count, uuid));
+  if (device < 0) return fail("none of the {} devices of CUDA has the UUID {}", count, uuid);
   TG_CHECK(cuda.cuda(cuda.cuDevicePrimaryCtxRetain(&gpu->context_, device), "to open the device"));
   gpu->device_ = device;
   TG_CHECK(gpu->enter());

@@ -3,8 +3,6 @@
 
 #include <dlfcn.h>
 
-#include <fmt/format.h>
-
 namespace tg::collective {
 
 namespace {
@@ -13,8 +11,8 @@ namespace {
 Result<void*> openObject(const std::string& name) {
   if (void* object = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return object;
   const std::string why = dlerror();
-  if (why.find("No such file") != std::string::npos) return fail(fmt::format("{} is not found", name));
-  return fail(fmt::format("{} cannot be loaded: {}", name, why));
+  if (why.find("No such file") != std::string::npos) return fail("{} is not found", name);
+  return fail("{} cannot be loaded: {}", name, why);
 }
 
 /// Looks up functions by name and remembers the first that is missing.
@@ -29,7 +27,7 @@ class Symbols {
   }
   Result<void> done() const {
     if (missing_.empty()) return {};
-    return fail(fmt::format("{} has no {}: it is too old", library_, missing_));
+    return fail("{} has no {}: it is too old", library_, missing_);
   }
 
  private:
@@ -96,13 +94,12 @@ Result<void> NcclLibrary::cuda(int code, const char* doing) const {
   if (code == 0) return {};
   const char* text = nullptr;
   cuGetErrorString(code, &text);
-  return fail(fmt::format("CUDA failed {}: {} ({})", doing, text ? text : "an unknown error", code));
+  return fail("CUDA failed {}: {} ({})", doing, text ? text : "an unknown error", code);
 }
 
 Result<void> NcclLibrary::nccl(int code, const char* doing) const {
   if (code == 0) return {};
-  return fail(
-      fmt::format("NCCL failed {}: {} (NCCL_DEBUG=WARN tells more)", doing, ncclGetErrorString(code)));
+  return fail("NCCL failed {}: {} (NCCL_DEBUG=WARN tells more)", doing, ncclGetErrorString(code));
 }
 
 }  // namespace tg::collective

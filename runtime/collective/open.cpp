@@ -21,15 +21,15 @@ static Result<TgTransport*> join(const std::vector<std::string>& libraries) {
       continue;
     }
     auto* entry = reinterpret_cast<TgTransportEntry*>(dlsym(object, "tgTransport"));
-    if (!entry) return fail(fmt::format("{} is not a transport library: it has no tgTransport", library));
+    if (!entry) return fail("{} is not a transport library: it has no tgTransport", library);
     std::array<char, 256> why{};
     TgTransport* transport = entry(why.data(), why.size());
-    if (!transport) return fail(fmt::format("{}: {}", library, why.data()));
+    if (!transport) return fail("{}: {}", library, why.data());
     if (transport->version == kTgTransportVersion) return transport;
-    return fail(fmt::format("{} is of version {}, and this program takes version {}", library,
-                            transport->version, static_cast<int>(kTgTransportVersion)));
+    return fail("{} is of version {}, and this program takes version {}", library, transport->version,
+                static_cast<int>(kTgTransportVersion));
   }
-  return fail(fmt::format("no transport library can be loaded:{}", reasons));
+  return fail("no transport library can be loaded:{}", reasons);
 }
 
 Result<std::shared_ptr<Engine>> openPlugin(const std::vector<std::string>& libraries, double timeout) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/data/array.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <bit>
 #include <cassert>
@@ -47,7 +45,7 @@ template <class T>
 static Result<HostArray> arrayOf(DType dtype, std::span<const T> values, std::span<const int64_t> extents) {
   TG_TRY(Shape shape, checkedShape(extents));
   if (shape.elements() != static_cast<int64_t>(values.size()))
-    return fail(fmt::format("{} for the shape {}", countText(values.size(), "value"), shape.str()));
+    return fail("{} for the shape {}", countText(values.size(), "value"), shape.str());
   const auto bytes = std::as_bytes(values);
   return HostArray{dtype, shape, {bytes.begin(), bytes.end()}};
 }
@@ -77,11 +75,10 @@ HostArray HostArray::zeros(const Type& type) {
 
 Result<void> HostArray::checkBytes(std::string_view what) const {
   if (auto has = checkedShape(shape); !has)
-    return fail(fmt::format("{} of type {}: {}", what, type().str(), has.error().message()));
+    return fail("{} of type {}: {}", what, type().str(), has.error().message());
   if (bytes.size() == static_cast<size_t>(type().bytes())) return checkFlags(what, type(), bytes);
-  return fail(fmt::format("{} of type {} takes {}, and {}", what, type().str(),
-                          countText(type().bytes(), "byte"),
-                          countText(bytes.size(), "was given", "were given")));
+  return fail("{} of type {} takes {}, and {}", what, type().str(), countText(type().bytes(), "byte"),
+              countText(bytes.size(), "was given", "were given"));
 }
 
 Result<void> checkFlags(std::string_view what, const Type& type, std::span<const std::byte> bytes,
@@ -91,8 +88,8 @@ Result<void> checkFlags(std::string_view what, const Type& type, std::span<const
     int32_t flag = 0;
     std::memcpy(&flag, &bytes[at], sizeof(flag));
     if (flag != 0 && flag != 1)
-      return fail(fmt::format("{} of type {} has elements of 0 and 1, and element {} is {}", what, type.str(),
-                              first + static_cast<int64_t>(at / sizeof(int32_t)), flag));
+      return fail("{} of type {} has elements of 0 and 1, and element {} is {}", what, type.str(),
+                  first + static_cast<int64_t>(at / sizeof(int32_t)), flag);
   }
   return {};
 }
@@ -147,12 +144,11 @@ void HostArray::set(int64_t index, double value) {
 
 Result<Shape> checkedShape(std::span<const int64_t> dims) {
   constexpr int64_t kMaxElements = int64_t{1} << 48;
-  if (dims.size() > kMaxRank)
-    return fail(fmt::format("expected at most {} dimensions, got {}", kMaxRank, dims.size()));
+  if (dims.size() > kMaxRank) return fail("expected at most {} dimensions, got {}", kMaxRank, dims.size());
   Shape shape;
   int64_t elements = 1;
   for (const int64_t dim : dims) {
-    if (dim < 0 || dim >= kMaxElements) return fail(fmt::format("the extent {} is out of range", dim));
+    if (dim < 0 || dim >= kMaxElements) return fail("the extent {} is out of range", dim);
     // Zeros count as ones here, so that the product of the other extents cannot overflow later.
     if (dim > 1 && elements > kMaxElements / dim) return fail("too many elements");
     if (dim > 1) elements *= dim;

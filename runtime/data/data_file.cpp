@@ -2,7 +2,6 @@
 #include "runtime/data/data_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,7 +25,7 @@ Result<std::shared_ptr<const DataFile>> DataFile::open(const std::string& path) 
     return std::shared_ptr<const DataFile>(std::move(file));
   }
   const auto failed = [&](const char* doing) {
-    return fail(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
+    return fail("{}: cannot {}: {}", path, doing, std::strerror(errno));
   };
   file->descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file->descriptor_ < 0) return failed("open");
@@ -48,10 +47,10 @@ Result<void> DataFile::read(size_t offset, std::span<std::byte> to) const {
   while (!to.empty()) {
     const ssize_t got = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail(fmt::format("{}: cannot read: {}", path_, std::strerror(errno)));
+    if (got < 0) return fail("{}: cannot read: {}", path_, std::strerror(errno));
     if (got == 0) {
       TG_CHECK(checkSize());
-      return fail(fmt::format("{}: the file changed while in use", path_));
+      return fail("{}: the file changed while in use", path_);
     }
     to = to.subspan(static_cast<size_t>(got));
     offset += static_cast<size_t>(got);
@@ -68,11 +67,10 @@ Result<std::vector<std::byte>> DataFile::beginning(size_t most) const {
 Result<void> DataFile::checkSize() const {
   if (descriptor_ < 0) return {};
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0)
-    return fail(fmt::format("{}: cannot read: {}", path_, std::strerror(errno)));
+  if (::fstat(descriptor_, &status) != 0) return fail("{}: cannot read: {}", path_, std::strerror(errno));
   if (static_cast<size_t>(status.st_size) == size_) return {};
-  return fail(fmt::format("{}: the file changed while in use: it had {} and has {} now", path_,
-                          countText(size_, "byte"), status.st_size));
+  return fail("{}: the file changed while in use: it had {} and has {} now", path_, countText(size_, "byte"),
+              status.st_size);
 }
 
 Result<void> inPieces(const ReadBytes& read, size_t first, size_t size,

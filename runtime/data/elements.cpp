@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/data/elements.h"
 
-#include <fmt/format.h>
-
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -26,7 +24,7 @@ bool keeps(From from, To to) {
 
 template <class From>
 Error misfit(int64_t index, From value, DType dtype) {
-  return fail(fmt::format("element {} is {}, which does not fit {}", index, value, name(dtype)));
+  return fail("element {} is {}, which does not fit {}", index, value, name(dtype));
 }
 
 /// Applies `convert` to each stored `From` and writes the `To` to `array`.
@@ -72,7 +70,7 @@ Result<HostArray> toI1(const Shape& shape, std::span<const std::byte> raw) {
     if (value > largest) largest = value;
     return static_cast<int32_t>(value);
   });
-  if (largest > 1) return fail(fmt::format("expected booleans stored as 0 or 1, got {}", largest));
+  if (largest > 1) return fail("expected booleans stored as 0 or 1, got {}", largest);
   return array;
 }
 
@@ -92,7 +90,7 @@ Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<
                                    int64_t first, Beyond beyond) {
   const int64_t expected = shape.elements() * byteSize(type);
   if (static_cast<size_t>(expected) != raw.size())
-    return fail(fmt::format("expected {} of elements, got {}", countText(expected, "byte"), raw.size()));
+    return fail("expected {} of elements, got {}", countText(expected, "byte"), raw.size());
   switch (type) {
   case FileType::boolean: return toI1(shape, raw);
   case FileType::i8: return castAll<int8_t, int32_t>(DType::i32, shape, raw, first);

@@ -50,7 +50,7 @@ Error noFile(const std::string& path, mode_t mode) {
                      : S_ISFIFO(mode) ? "pipe"
                      : S_ISSOCK(mode) ? "socket"
                                       : "device";
-  return fail(fmt::format("{}: expected a file, got a {}", path, kind));
+  return fail("{}: expected a file, got a {}", path, kind);
 }
 
 /// Opens a regular file, or with `pipes` a pipe. Other things are errors: reading a device such as /dev/zero never
@@ -85,7 +85,7 @@ Result<std::vector<std::byte>> readWhole(const std::string& path, bool pipes) {
 }  // namespace
 
 Error systemError(const std::string& path, const char* doing) {
-  return fail(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
+  return fail("{}: cannot {}: {}", path, doing, std::strerror(errno));
 }
 
 Result<void> expectFile(const std::string& path) {

@@ -55,7 +55,7 @@ double fillValue(const InitKind& kind, std::span<const double> args) {
 
 Result<InitialValue> InitialValue::of(std::string_view name, const Type& type, std::string_view kindName,
                                       std::span<const double> args, uint64_t seed) {
-  const auto wrong = [&](std::string_view what) { return fail(fmt::format("parameter {}: {}", name, what)); };
+  const auto wrong = [&](std::string_view what) { return fail("parameter {}: {}", name, what); };
   if (!type.isTensor()) return wrong(fmt::format("expected a tensor type, got {}", type.str()));
   const Result<const InitKind*> found = initKind(kindName, type, args);
   if (!found) return wrong(found.error().message());
@@ -145,8 +145,8 @@ Result<FirstValue> FirstValue::of(const Item& item, uint64_t seed) {
     return out;
   }
   if (static_cast<int64_t>(args.size()) != item.type.elements())
-    return failAt(item.loc, fmt::format("@{}: dense has {} for {}", item.name,
-                                        countText(args.size(), "value"), item.type.str()));
+    return failAt(item.loc, "@{}: dense has {} for {}", item.name, countText(args.size(), "value"),
+                  item.type.str());
   out.given_ = HostArray::zeros(item.type);
   for (size_t i = 0; i < args.size(); ++i) out.given_->set(static_cast<int64_t>(i), args[i]);
   return out;

@@ -128,18 +128,16 @@ size_t headerLength(std::span<const std::byte> bytes, int version) {
 
 Result<NpyHeaderText> npyHeader(std::span<const std::byte> bytes, std::string_view where) {
   const std::string_view text = asText(bytes);
-  if (!text.starts_with(kMagic))
-    return fail(fmt::format("{}: expected a .npy array, got another format", where));
-  if (text.size() < 10) return fail(fmt::format("{}: the .npy header is cut off", where));
+  if (!text.starts_with(kMagic)) return fail("{}: expected a .npy array, got another format", where);
+  if (text.size() < 10) return fail("{}: the .npy header is cut off", where);
   const int version = static_cast<uint8_t>(text[6]);
-  if (version != 1 && version != 2)
-    return fail(fmt::format("{}: expected .npy version 1 or 2, got {}", where, version));
+  if (version != 1 && version != 2) return fail("{}: expected .npy version 1 or 2, got {}", where, version);
   const size_t start = version == 1 ? 10 : kNpyStart;
-  if (text.size() < start) return fail(fmt::format("{}: the .npy header is cut off", where));
+  if (text.size() < start) return fail("{}: the .npy header is cut off", where);
   const size_t length = headerLength(bytes, version);
   if (text.size() - start < length)
-    return fail(fmt::format("{}: the .npy header is cut off: expected {} bytes, got {}", where, length,
-                            text.size() - start));
+    return fail("{}: the .npy header is cut off: expected {} bytes, got {}", where, length,
+                text.size() - start);
   return NpyHeaderText{text.substr(start, length), start + length};
 }
 
@@ -155,29 +153,26 @@ Result<NpyLayout> parseNpyLayout(std::span<const std::byte> first, size_t size, 
   TG_TRY(const NpyHeaderText text, npyHeader(first, where));
   const auto header = HeaderParser(text.header).parse();
   if (!header)
-    return fail(fmt::format("{}: expected a .npy header with descr, fortran_order and shape of a plain array",
-                            where));
+    return fail("{}: expected a .npy header with descr, fortran_order and shape of a plain array", where);
   const auto type = fileTypeOf(header->descr);
   if (!type)
-    return fail(fmt::format(
-        "{}: expected one of the dtypes <f4 <f8 <f2 <i4 <i8 <i2 <u4 <u8 <u2 <V2 |i1 |u1 |b1, got {}", where,
-        header->descr));
+    return fail("{}: expected one of the dtypes <f4 <f8 <f2 <i4 <i8 <i2 <u4 <u8 <u2 <V2 |i1 |u1 |b1, got {}",
+                where, header->descr);
   if (header->fortranOrder)
-    return fail(fmt::format(
-        "{}: expected an array in C order, got Fortran order (save numpy.ascontiguousarray(a))", where));
+    return fail("{}: expected an array in C order, got Fortran order (save numpy.ascontiguousarray(a))",
+                where);
   auto shape = checkedShape(header->dims);
-  if (!shape) return fail(fmt::format("{}: {}", where, shape.error().message()));
+  if (!shape) return fail("{}: {}", where, shape.error().message());
   const auto expected = static_cast<size_t>(shape->elements() * byteSize(*type));
   if (expected != size - text.end)
-    return fail(fmt::format("{}: expected {} of elements, got {}", where, countText(expected, "byte"),
-                            size - text.end));
+    return fail("{}: expected {} of elements, got {}", where, countText(expected, "byte"), size - text.end);
   return NpyLayout{*type, *shape, text.end};
 }
 
 Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view where) {
   TG_TRY(const NpyLayout layout, parseNpyLayout(bytes, bytes.size(), where));
   auto array = fromFileElements(layout.type, layout.shape, bytes.subspan(layout.start), 0, Beyond::infinite);
-  if (!array) return fail(fmt::format("{}: {}", where, array.error().message()));
+  if (!array) return fail("{}: {}", where, array.error().message());
   return array;
 }
 

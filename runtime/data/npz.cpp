@@ -45,7 +45,7 @@ Result<size_t> findEnd(Bytes file, const std::string& path) {
     for (size_t at = last + 1; at-- > first;)
       if (load<uint32_t>(file, at) == kEndMagic) return at;
   }
-  return fail(fmt::format("{}: expected a .npz archive, got another format or a part of one", path));
+  return fail("{}: expected a .npz archive, got another format or a part of one", path);
 }
 
 Result<std::vector<ZipMember>> readDirectory(Bytes file, const std::string& path) {
@@ -53,8 +53,8 @@ Result<std::vector<ZipMember>> readDirectory(Bytes file, const std::string& path
   const uint16_t count = load<uint16_t>(file, end + 10);
   size_t at = load<uint32_t>(file, end + 16);
   if (count == 0xFFFF || at == 0xFFFFFFFF)
-    return fail(fmt::format("{}: expected an archive below 4 GiB, got the zip64 format", path));
-  const Error broken = fail(fmt::format("{}: the archive's directory is broken", path));
+    return fail("{}: expected an archive below 4 GiB, got the zip64 format", path);
+  const Error broken = fail("{}: the archive's directory is broken", path);
   std::vector<ZipMember> members;
   for (int index = 0; index < count; ++index) {
     if (at > end || end - at < kCentralSize || load<uint32_t>(file, at) != kCentralMagic) return broken;
@@ -92,12 +92,11 @@ bool inflateInto(Bytes packed, std::vector<std::byte>& out) {
 
 Result<std::vector<std::byte>> unpack(Bytes file, const ZipMember& member, const std::string& where) {
   if (member.packedSize == 0xFFFFFFFF || member.size == 0xFFFFFFFF || member.offset == 0xFFFFFFFF)
-    return fail(fmt::format("{}: expected a member below 4 GiB, got the zip64 format", where));
-  if (member.flags & 1) return fail(fmt::format("{}: expected a plain member, got an encrypted one", where));
+    return fail("{}: expected a member below 4 GiB, got the zip64 format", where);
+  if (member.flags & 1) return fail("{}: expected a plain member, got an encrypted one", where);
   if (member.method != kStored && member.method != kDeflated)
-    return fail(
-        fmt::format("{}: expected a stored or deflated member, got zip method {}", where, member.method));
-  const Error broken = fail(fmt::format("{}: the archive's member is broken", where));
+    return fail("{}: expected a stored or deflated member, got zip method {}", where, member.method);
+  const Error broken = fail("{}: the archive's member is broken", where);
   size_t at = member.offset;
   if (at > file.size() || file.size() - at < kLocalSize || load<uint32_t>(file, at) != kLocalMagic)
     return broken;
@@ -116,7 +115,7 @@ Result<std::vector<std::byte>> unpack(Bytes file, const ZipMember& member, const
     if (!inflateInto(packed, bytes)) return broken;
   }
   if (crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()) != member.crc)
-    return fail(fmt::format("{}: the checksum does not match the bytes", where));
+    return fail("{}: the checksum does not match the bytes", where);
   return bytes;
 }
 
@@ -128,19 +127,16 @@ Result<std::vector<std::byte>> readNpzMember(const std::string& path, std::strin
   auto isMeant = [&](const ZipMember& member) { return member.name == key || keyOf(member.name) == key; };
   auto found = std::find_if(members.begin(), members.end(), isMeant);
   if (found != members.end() && std::any_of(found + 1, members.end(), isMeant))
-    return fail(fmt::format("{}: there are two members '{}'", path, key));
+    return fail("{}: there are two members '{}'", path, key);
   if (key.empty() && members.size() == 1) found = members.begin();
   if (found == members.end()) {
     std::vector<std::string> keys;
     for (const ZipMember& member : members) keys.push_back(keyOf(member.name));
-    if (keys.empty()) return fail(fmt::format("{}: the archive holds no array", path));
+    if (keys.empty()) return fail("{}: the archive holds no array", path);
     if (key.empty())
-      return fail(
-          fmt::format("{0}: the archive holds several arrays, so one must be named, such as {0}:{1}; it "
-                      "has: {2}",
-                      path, keys[0], fmt::join(keys, ", ")));
-    return fail(fmt::format("{}: expected a key of the archive, got '{}'; it has: {}", path, key,
-                            fmt::join(keys, ", ")));
+      return fail("{0}: the archive holds several arrays, so one must be named, such as {0}:{1}; it has: {2}",
+                  path, keys[0], fmt::join(keys, ", "));
+    return fail("{}: expected a key of the archive, got '{}'; it has: {}", path, key, fmt::join(keys, ", "));
   }
   return unpack(file, *found, fmt::format("{}:{}", path, keyOf(found->name)));
 }

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/data/pieces.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 
 namespace tg {
 
 Result<void> TensorSource::piece(size_t tensor, int64_t first, std::span<std::byte> out) const {
   if (read) return read(tensor, first, out);
-  return fail(fmt::format("the function that reads @{} is empty", tensors[tensor].first));
+  return fail("the function that reads @{} is empty", tensors[tensor].first);
 }
 
 int64_t pieceElements(const Type& type) {

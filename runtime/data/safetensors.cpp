@@ -31,7 +31,7 @@ struct Entry {
 };
 
 Error broken(std::string_view where, std::string what) {
-  return fail(fmt::format("{}: malformed safetensors header: {}", where, what));
+  return fail("{}: malformed safetensors header: {}", where, what);
 }
 
 Result<json> parseHeader(std::string_view text, std::string_view where) {
@@ -69,9 +69,8 @@ Result<Entry> readEntry(const std::string& name, const json& fields, std::string
   const auto* type = std::find_if(std::begin(kFileTypes), std::end(kFileTypes),
                                   [&](auto& row) { return row.safetensors == spelled; });
   if (type == std::end(kFileTypes))
-    return fail(
-        fmt::format("{}: tensor '{}': expected F32, F16, BF16, F64, I8 to I64, U8 to U32 or BOOL, got {}",
-                    where, name, spelled));
+    return fail("{}: tensor '{}': expected F32, F16, BF16, F64, I8 to I64, U8 to U32 or BOOL, got {}", where,
+                name, spelled);
   entry.type = type->type;
   auto shape = checkedShape(dims->get<std::vector<int64_t>>());
   if (!shape) return bad(shape.error().message());
@@ -107,8 +106,8 @@ Result<void> checkLayout(std::vector<Entry>& entries, uint64_t dataSize, std::st
     at = entry.end;
   }
   if (at != dataSize)
-    return fail(fmt::format("{}: expected {} of tensors, got {}: the file is cut off or has more in it",
-                            where, countText(at, "byte"), dataSize));
+    return fail("{}: expected {} of tensors, got {}: the file is cut off or has more in it", where,
+                countText(at, "byte"), dataSize);
   return {};
 }
 
@@ -116,7 +115,7 @@ Result<std::string> quoted(const std::string& text) {
   try {
     return json(text).dump();
   } catch (const json::exception&) {
-    return fail(fmt::format("expected names and metadata in UTF-8, got '{}'", text));
+    return fail("expected names and metadata in UTF-8, got '{}'", text);
   }
 }
 
@@ -136,8 +135,7 @@ Result<std::string> formatHeader(const TensorSource& source,
   int64_t at = 0;
   for (const auto& [name, tensor] : source.tensors) {
     if (name == kMetadata || !names.insert(name).second)
-      return fail(
-          fmt::format("expected distinct tensor names, got '{}'{}", name, name == kMetadata ? "" : " twice"));
+      return fail("expected distinct tensor names, got '{}'{}", name, name == kMetadata ? "" : " twice");
     TG_TRY(const std::string key, quoted(name));
     const FileType type = fileTypeOf(tensor.dtype);
     const int64_t end = at + tensor.elements() * byteSize(type);
@@ -183,7 +181,7 @@ Result<void> formatSafetensors(const TensorSource& tensors,
 Result<void> writeSafetensors(const std::string& path, const TensorSource& tensors,
                               const std::map<std::string, std::string>& metadata) {
   auto header = formatHeader(tensors, metadata);
-  if (!header) return fail(fmt::format("{}: {}", path, header.error().message()));
+  if (!header) return fail("{}: {}", path, header.error().message());
   TG_TRY(AtomicFile file, AtomicFile::create(path));
   TG_CHECK(writeBytes(*header, tensors, [&](std::span<const std::byte> bytes) { return file.write(bytes); }));
   return file.commit();
@@ -236,7 +234,7 @@ Result<SafetensorsFile> openContent(size_t fileSize, const ReadBytes& read, std:
     std::vector<std::byte> raw(static_cast<size_t>(count * byteSize(entry.type)));
     TG_CHECK(read(at, raw));
     auto array = fromFileElements(entry.type, Shape{count}, raw, first);
-    if (!array) return fail(fmt::format("{}: tensor '{}': {}", where, entry.name, array.error().message()));
+    if (!array) return fail("{}: tensor '{}': {}", where, entry.name, array.error().message());
     std::copy(array->bytes.begin(), array->bytes.end(), out.begin());
     return {};
   };

@@ -51,7 +51,7 @@ Result<Shape> takeShape(std::string_view& rest, bool open) {
     const size_t cross = rest.find('x');
     const auto dim = parseNumber<int64_t>(rest.substr(0, cross));
     if (!dim || cross == std::string_view::npos)
-      return fail(fmt::format("expected a type such as 64x784xf32, got '{}'", text));
+      return fail("expected a type such as 64x784xf32, got '{}'", text);
     dims.push_back(*dim);
     rest.remove_prefix(cross + 1);
   }
@@ -66,7 +66,7 @@ Result<Type> parseType(std::string_view text) {
   std::string_view rest = trimmed(text);
   TG_TRY(const Shape shape, takeShape(rest, false));
   if (const auto dtype = dtypeNamed(rest)) return Type::tensor(*dtype, shape);
-  return fail(fmt::format("expected a type such as 64x784xf32, with {}, got '{}'", dtypeNames(), text));
+  return fail("expected a type such as 64x784xf32, with {}, got '{}'", dtypeNames(), text);
 }
 
 /// Parses a type such as `?x784xu8`, with the element types of files.
@@ -75,10 +75,9 @@ Result<void> parseRawType(std::string_view text, InputSpec& spec) {
   TG_TRY(spec.fileShape, takeShape(rest, true));
   const auto type = fileTypeNamed(rest);
   if (!type)
-    return fail(
-        fmt::format("expected a file's type such as ?x784xf32, with f32, f16, bf16, f64, u8, i8, u16, "
-                    "i16, u32, i32, u64, i64 or i1, got '{}'",
-                    text));
+    return fail("expected a file's type such as ?x784xf32, with f32, f16, bf16, f64, u8, i8, u16, i16, u32, "
+                "i32, u64, i64 or i1, got '{}'",
+                text);
   spec.fileType = *type;
   return {};
 }
@@ -110,10 +109,9 @@ Result<void> parseFileName(std::string_view path, InputSpec& spec) {
     return {};
   }
   if (!path.ends_with(".npy") && !namesIdx(path))
-    return fail(
-        fmt::format("expected @FILE.npy, @FILE.npz, @FILE.npz:KEY, an IDX file with 'idx' in its name "
-                    "or raw elements by their type, ?x784xf32=@FILE, got '@{}'",
-                    path));
+    return fail("expected @FILE.npy, @FILE.npz, @FILE.npz:KEY, an IDX file with 'idx' in its name or raw "
+                "elements by their type, ?x784xf32=@FILE, got '@{}'",
+                path);
   spec.kind = path.ends_with(".npy") ? InputSpec::Kind::npy : InputSpec::Kind::idx;
   spec.path = path;
   return {};
@@ -129,7 +127,7 @@ Result<std::string_view> takeDivisor(std::string_view path, InputSpec& spec) {
       slash == std::string_view::npos ? std::nullopt : parseNumber<double>(path.substr(slash + 1));
   if (!divisor) return path;
   if (!std::isfinite(*divisor) || *divisor == 0)
-    return fail(fmt::format("expected a divisor other than 0, got '{}'", path.substr(slash + 1)));
+    return fail("expected a divisor other than 0, got '{}'", path.substr(slash + 1));
   spec.divisor = divisor;
   return path.substr(0, slash);
 }
@@ -158,7 +156,7 @@ Result<void> parseRand(std::string_view arguments, InputSpec& spec) {
     spec.below = parseNumber<int32_t>(arguments.substr(comma + 1));
     valid = valid && spec.below && *spec.below > 0;
   }
-  if (!valid) return fail(fmt::format("expected rand(SEED) or rand(SEED,BELOW), got 'rand({})'", arguments));
+  if (!valid) return fail("expected rand(SEED) or rand(SEED,BELOW), got 'rand({})'", arguments);
   spec.seed = *seed;
   return {};
 }
@@ -172,7 +170,7 @@ Result<void> parseList(std::string_view elements, InputSpec& spec) {
     wrong = part;
     return value.has_value();
   });
-  if (!good) return fail(fmt::format("expected a list of numbers, got '{}' in it", trimmed(wrong)));
+  if (!good) return fail("expected a list of numbers, got '{}' in it", trimmed(wrong));
   return {};
 }
 
@@ -182,7 +180,7 @@ Result<void> checkClosed(std::string_view part, std::string_view source) {
   if (open == std::string_view::npos) return {};
   const char close = part[open] == '(' ? ')' : ']';
   if (part.find(close, open) != std::string_view::npos) return {};
-  return fail(fmt::format("expected '{}': the '{}' of '{}' is not closed", close, part[open], source));
+  return fail("expected '{}': the '{}' of '{}' is not closed", close, part[open], source);
 }
 
 Result<void> parseSource(std::string_view source, InputSpec& spec) {
@@ -201,8 +199,7 @@ Result<void> parseSource(std::string_view source, InputSpec& spec) {
   if (source.starts_with("[") && source.ends_with("]"))
     return parseList(source.substr(1, source.size() - 2), spec);
   const auto value = parseValue(source);
-  if (!value)
-    return fail(fmt::format("expected @FILE, a number, a list [..] or rand(SEED), got '{}'", source));
+  if (!value) return fail("expected @FILE, a number, a list [..] or rand(SEED), got '{}'", source);
   spec.values = {*value};
   return {};
 }
@@ -224,17 +221,17 @@ Result<HostArray> fromValues(const InputSpec& spec, const Type& expected) {
   HostArray array = HostArray::zeros(expected);
   const int64_t count = array.elements();
   if (spec.kind == InputSpec::Kind::list && static_cast<int64_t>(spec.values.size()) != count)
-    return fail(fmt::format("expected {} for {}, got {}", countText(count, "element"), expected.str(),
-                            spec.values.size()));
+    return fail("expected {} for {}, got {}", countText(count, "element"), expected.str(),
+                spec.values.size());
   for (const double value : spec.values)
     if (!holds(expected.dtype, value))
-      return fail(fmt::format("expected values of {}, got {}", name(expected.dtype), value));
+      return fail("expected values of {}, got {}", name(expected.dtype), value);
   const bool fill = spec.kind == InputSpec::Kind::fill;
   for (int64_t index = 0; index < count; ++index) {
     const double value = spec.values[fill ? 0 : static_cast<size_t>(index)];
     array.set(index, value);
     if (std::isfinite(value) && !std::isfinite(array.at(index)))
-      return fail(fmt::format("{} does not fit {}", value, name(expected.dtype)));
+      return fail("{} does not fit {}", value, name(expected.dtype));
   }
   return array;
 }
@@ -242,7 +239,7 @@ Result<HostArray> fromValues(const InputSpec& spec, const Type& expected) {
 Result<HostArray> fromRand(const InputSpec& spec, const Type& expected) {
   const bool flags = expected.dtype == DType::i1;
   if (flags && spec.below.value_or(2) > 2)
-    return fail(fmt::format("expected a bound of at most 2 for i1, got {}", *spec.below));
+    return fail("expected a bound of at most 2 for i1, got {}", *spec.below);
   const bool normal = isFloat(expected.dtype) && !spec.below;
   const auto below = static_cast<uint64_t>(spec.below.value_or(flags ? 2 : kDefaultBelow));
   HostArray array = HostArray::zeros(expected);
@@ -279,10 +276,10 @@ Result<std::pair<std::string, InputSpec>> parseInputSpec(std::string_view text, 
   std::string_view input = trimmed(text.substr(0, equals));
   if (input.starts_with("%")) input.remove_prefix(1);
   if (equals == std::string_view::npos || input.empty())
-    return fail(fmt::format("{} '{}': expected NAME=SOURCE", kind, text));
+    return fail("{} '{}': expected NAME=SOURCE", kind, text);
   InputSpec spec;
   if (auto parsed = parseSource(trimmed(text.substr(equals + 1)), spec); !parsed)
-    return fail(fmt::format("{} '{}': {}", kind, input, parsed.error().message()));
+    return fail("{} '{}': {}", kind, input, parsed.error().message());
   return std::pair(std::string(input), std::move(spec));
 }
 
@@ -307,7 +304,7 @@ Result<OpenInput> openInput(InputSpec spec, std::string_view name, std::string_v
   OpenInput out{std::move(spec)};
   if (!out.spec.isFile()) return out;
   auto table = openTable(out.spec);
-  if (!table) return fail(fmt::format("{} '{}': {}", kind, name, table.error().message()));
+  if (!table) return fail("{} '{}': {}", kind, name, table.error().message());
   out.table = std::move(*table);
   return out;
 }
@@ -317,9 +314,9 @@ Result<void> checkElements(const InputSpec& spec, const Table& table, const Type
   const bool reals = isFloat(hostType(given)) && isFloat(expected.dtype);
   if (spec.divisor ? isFloat(expected.dtype) : reals || hostType(given) == expected.dtype) return {};
   const bool scales = !spec.divisor && isFloat(expected.dtype);
-  return fail(fmt::format("{} holds {}{}, but {} is expected{}", table.path(), table.str(),
-                          spec.divisor ? " divided into f32" : "", expected.str(),
-                          scales ? "; a divisor makes f32 of integers: @FILE/255, or /1" : ""));
+  return fail("{} holds {}{}, but {} is expected{}", table.path(), table.str(),
+              spec.divisor ? " divided into f32" : "", expected.str(),
+              scales ? "; a divisor makes f32 of integers: @FILE/255, or /1" : "");
 }
 
 HostArray asElements(const InputSpec& spec, HostArray array, DType expected) {
@@ -345,12 +342,12 @@ Result<HostArray> load(const OpenInput& input, const Type& expected, std::string
                        std::string_view kind) {
   const InputSpec& spec = input.spec;
   const auto mismatch = [&](const Type& got) {
-    return fail(fmt::format("{} '{}': expected {}, got {}{}", kind, name, expected.str(), got.str(),
-                            spec.path.empty() ? "" : fmt::format(" from {}", spec.path)));
+    return fail("{} '{}': expected {}, got {}{}", kind, name, expected.str(), got.str(),
+                spec.path.empty() ? "" : fmt::format(" from {}", spec.path));
   };
   if (spec.type && *spec.type != expected) return mismatch(*spec.type);
   auto array = loadAny(input, expected);
-  if (!array) return fail(fmt::format("{} '{}': {}", kind, name, array.error().message()));
+  if (!array) return fail("{} '{}': {}", kind, name, array.error().message());
   if (array->type() != expected) return mismatch(array->type());
   return array;
 }

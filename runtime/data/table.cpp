@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/data/table.h"
 
-#include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -40,9 +39,9 @@ struct IdxLayout {
 Result<IdxLayout> parseIdxHeader(std::span<const std::byte> bytes, const std::string& path) {
   const bool zeros = bytes.size() >= 4 && bytes[0] == std::byte{0} && bytes[1] == std::byte{0};
   const auto type = zeros ? idxType(bytes[2]) : std::nullopt;
-  if (!type) return fail(fmt::format("{}: expected an IDX array, got another format", path));
+  if (!type) return fail("{}: expected an IDX array, got another format", path);
   const auto rank = static_cast<size_t>(bytes[3]);
-  if (bytes.size() < 4 + rank * 4) return fail(fmt::format("{}: the IDX header is cut off", path));
+  if (bytes.size() < 4 + rank * 4) return fail("{}: the IDX header is cut off", path);
   std::vector<int64_t> dims;
   for (size_t axis = 0; axis < rank; ++axis) {
     int64_t dim = 0;
@@ -50,7 +49,7 @@ Result<IdxLayout> parseIdxHeader(std::span<const std::byte> bytes, const std::st
     dims.push_back(dim);
   }
   auto shape = checkedShape(dims);
-  if (!shape) return fail(fmt::format("{}: {}", path, shape.error().message()));
+  if (!shape) return fail("{}: {}", path, shape.error().message());
   return IdxLayout{*type, *shape, 4 + rank * 4};
 }
 
@@ -63,8 +62,7 @@ Result<IdxLayout> parseIdx(std::span<const std::byte> bytes, size_t size, const 
   TG_TRY(const IdxLayout layout, parseIdxHeader(bytes, path));
   const size_t expected = elementBytes(layout);
   if (size - layout.start == expected) return layout;
-  return fail(fmt::format("{}: expected {} of elements, got {}", path, countText(expected, "byte"),
-                          size - layout.start));
+  return fail("{}: expected {} of elements, got {}", path, countText(expected, "byte"), size - layout.start);
 }
 
 void swapBytes(std::span<std::byte> bytes, size_t each) {
@@ -83,8 +81,7 @@ Result<std::vector<std::byte>> gunzip(std::span<const std::byte> packed, std::st
                                       bool cuts) {
   z_stream stream{};
   // Adding 16 makes zlib expect a gzip header and checksum.
-  if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK)
-    return fail(fmt::format("{}: cannot unpack the gzip data", where));
+  if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK) return fail("{}: cannot unpack the gzip data", where);
   std::vector<std::byte> out;
   size_t used = 0;
   int status = Z_OK;
@@ -102,9 +99,8 @@ Result<std::vector<std::byte>> gunzip(std::span<const std::byte> packed, std::st
     packed = packed.subspan(given - stream.avail_in);
   }
   inflateEnd(&stream);
-  if (used > most && !cuts) return fail(fmt::format("{}: it unpacks to more than {} bytes", where, most));
-  if (used <= most && status != Z_STREAM_END)
-    return fail(fmt::format("{}: the gzip data is cut off or broken", where));
+  if (used > most && !cuts) return fail("{}: it unpacks to more than {} bytes", where, most);
+  if (used <= most && status != Z_STREAM_END) return fail("{}: the gzip data is cut off or broken", where);
   out.resize(std::min(used, most));
   return out;
 }
@@ -115,8 +111,8 @@ static Result<std::vector<std::byte>> unpackIdx(std::span<const std::byte> packe
   TG_TRY(const IdxLayout layout, parseIdxHeader(beginning, path));
   // Deflate expands at most 1032 times, so a larger claim must be false; no memory is allocated for it.
   if (elementBytes(layout) / 1032 > packed.size())
-    return fail(fmt::format("{}: the header declares {} bytes of elements, which {} packed ones cannot hold",
-                            path, elementBytes(layout), packed.size()));
+    return fail("{}: the header declares {} bytes of elements, which {} packed ones cannot hold", path,
+                elementBytes(layout), packed.size());
   return gunzip(packed, path, layout.start + elementBytes(layout));
 }
 
@@ -186,16 +182,14 @@ Result<Table> Table::openRaw(const std::string& path, FileType type, Shape shape
     shape[0] = 1;
     const int64_t row = shape.elements() * byteSize(type);
     if (row == 0 || size % row != 0)
-      return fail(fmt::format("{}: expected rows of {}, got {}", path, countText(row, "byte"),
-                              countText(size, "byte")));
+      return fail("{}: expected rows of {}, got {}", path, countText(row, "byte"), countText(size, "byte"));
     shape[0] = size / row;
   }
   table.shape_ = shape;
   const int64_t expected = shape.elements() * byteSize(type);
   if (expected != size)
-    return fail(fmt::format("{}: expected {} for {}, got {}{}", path, countText(expected, "byte"),
-                            table.str(), size,
-                            size > expected ? "; '?' as the first extent takes all rows" : ""));
+    return fail("{}: expected {} for {}, got {}{}", path, countText(expected, "byte"), table.str(), size,
+                size > expected ? "; '?' as the first extent takes all rows" : "");
   return table;
 }
 
@@ -218,7 +212,7 @@ size_t Table::rowBytes() const {
 
 Result<HostArray> Table::convert(const Shape& shape, std::span<const std::byte> raw, Beyond beyond) const {
   auto array = fromFileElements(type_, shape, raw, 0, beyond);
-  if (!array) return fail(fmt::format("{}: {}", path_, array.error().message()));
+  if (!array) return fail("{}: {}", path_, array.error().message());
   return array;
 }
 

@@ -71,11 +71,10 @@ Result<Vocabulary> Vocabulary::parse(std::string_view printable) {
   while (!rest.empty()) {
     const size_t at = printable.size() - rest.size();
     const auto symbol = takeSymbol(rest);
-    if (!symbol)
-      return fail(fmt::format("expected a printable vocabulary, got another byte or escape at {}", at));
+    if (!symbol) return fail("expected a printable vocabulary, got another byte or escape at {}", at);
     if (!symbols.empty() && static_cast<uint8_t>(*symbol) <= static_cast<uint8_t>(symbols.back()))
-      return fail(fmt::format("expected a vocabulary of distinct bytes in rising order, got '{}' after '{}'",
-                              escaped(*symbol), escaped(symbols.back())));
+      return fail("expected a vocabulary of distinct bytes in rising order, got '{}' after '{}'",
+                  escaped(*symbol), escaped(symbols.back()));
     symbols += *symbol;
   }
   return Vocabulary(std::move(symbols));
@@ -90,8 +89,8 @@ std::string Vocabulary::printable() const {
 Result<void> Vocabulary::check(std::string_view text, size_t first) const {
   for (size_t at = 0; at < text.size(); ++at)
     if (idOf(text[at]) < 0)
-      return fail(fmt::format("expected bytes of the vocabulary ({} of them), got '{}' at byte {}", size(),
-                              escaped(text[at]), first + at));
+      return fail("expected bytes of the vocabulary ({} of them), got '{}' at byte {}", size(),
+                  escaped(text[at]), first + at);
   return {};
 }
 
@@ -107,7 +106,7 @@ Result<std::string> Vocabulary::decode(std::span<const int32_t> ids) const {
   std::string text;
   text.reserve(ids.size());
   for (const int32_t id : ids) {
-    if (id < 0 || id >= size()) return fail(fmt::format("expected ids from 0 to {}, got {}", size() - 1, id));
+    if (id < 0 || id >= size()) return fail("expected ids from 0 to {}, got {}", size() - 1, id);
     text += symbols_[static_cast<size_t>(id)];
   }
   return text;

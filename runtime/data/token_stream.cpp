@@ -29,15 +29,15 @@ Result<int64_t> tokensIn(const DataFile& file) {
   std::array<int32_t, 3> header{};
   if (file.size() >= kTokenHeader) TG_CHECK(file.read(0, std::as_writable_bytes(std::span(header))));
   if (header[0] != kTokenMagic)
-    return fail(fmt::format("{}: expected a token file of llm.c, whose first word is {}, got another format",
-                            file.path(), kTokenMagic));
+    return fail("{}: expected a token file of llm.c, whose first word is {}, got another format", file.path(),
+                kTokenMagic);
   if (header[1] != kTokenVersion)
-    return fail(fmt::format("{}: expected version {} of token files, 16 bits a token, got {}", file.path(),
-                            kTokenVersion, header[1]));
+    return fail("{}: expected version {} of token files, 16 bits a token, got {}", file.path(), kTokenVersion,
+                header[1]);
   const size_t size = file.size() - kTokenHeader;
   if (header[2] < 0 || size != static_cast<size_t>(header[2]) * 2)
-    return fail(fmt::format("{}: the header declares {}, but {} of tokens follow it", file.path(),
-                            countText(header[2], "token"), countText(size, "byte")));
+    return fail("{}: the header declares {}, but {} of tokens follow it", file.path(),
+                countText(header[2], "token"), countText(size, "byte"));
   return header[2];
 }
 
@@ -54,11 +54,10 @@ std::vector<std::string> expand(const std::string& pattern) {
 
 Result<Shape> windowShape(int64_t count, int64_t needed, int64_t batch, int64_t length) {
   if (batch < 1 || length < 1)
-    return fail(fmt::format("expected windows of 1 token and more, got {} of {} tokens", batch, length));
+    return fail("expected windows of 1 token and more, got {} of {} tokens", batch, length);
   if (count < needed)
-    return fail(
-        fmt::format("expected a text of at least {} tokens for windows of {} and their targets, got {}",
-                    needed, length, count));
+    return fail("expected a text of at least {} tokens for windows of {} and their targets, got {}", needed,
+                length, count);
   return checkedShape(std::array{batch, length});
 }
 
@@ -88,11 +87,10 @@ void TokenStream::append(Part part, int64_t count) {
 
 Result<TokenStream> TokenStream::ofText(const std::string& path, const std::optional<Vocabulary>& given) {
   TG_TRY(auto file, DataFile::open(path));
-  if (file->size() == 0) return fail(fmt::format("{}: expected a text, got an empty file", path));
+  if (file->size() == 0) return fail("{}: expected a text, got an empty file", path);
   TG_TRY(const auto beginning, file->beginning(16));
   if (isGzip(beginning))
-    return fail(fmt::format("{}: expected a text, got one packed by gzip; unpack it first: gunzip -k {}",
-                            path, path));
+    return fail("{}: expected a text, got one packed by gzip; unpack it first: gunzip -k {}", path, path);
   std::string symbols;
   const auto read = [&](size_t offset, std::span<std::byte> to) { return file->read(offset, to); };
   TG_CHECK(inPieces(read, 0, file->size(), [&](std::span<const std::byte> piece, size_t at) -> Result<void> {
@@ -101,7 +99,7 @@ Result<TokenStream> TokenStream::ofText(const std::string& path, const std::opti
       return {};
     }
     auto known = given->check(asText(piece), at);
-    if (!known) return fail(fmt::format("{}: {}", path, known.error().message()));
+    if (!known) return fail("{}: {}", path, known.error().message());
     return {};
   }));
   TokenStream stream;
@@ -144,7 +142,7 @@ Result<void> TokenStream::readPart(const Part& part, int64_t at, std::span<int32
   for (size_t index = 0; index < to.size(); ++index) {
     if (vocabulary_) {
       to[index] = vocabulary_->idOf(static_cast<char>(raw[index]));
-      if (to[index] < 0) return fail(fmt::format("{}: the file changed while in use", part.path));
+      if (to[index] < 0) return fail("{}: the file changed while in use", part.path);
     } else {
       uint16_t token;
       std::memcpy(&token, raw.data() + index * each, each);

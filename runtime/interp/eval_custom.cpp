@@ -63,8 +63,7 @@ class KernelBytes {
 Result<std::vector<NdArray>> evalCustom(const Op& op, std::span<const NdArray* const> inputs,
                                         EvalContext& context) {
   const Item* source = context.module ? customKernel(op, *context.module) : nullptr;
-  if (!source)
-    return failAt(op.loc, fmt::format("tg.custom: the kernel @{} is not available", op.operands[0].text));
+  if (!source) return failAt(op.loc, "tg.custom: the kernel @{} is not available", op.operands[0].text);
   const std::unique_ptr<Item> kernel = specialize(*source, boundShapes(op, *source));
   inlineCalls(*context.module, *kernel);
   const std::vector<CustomParam> params = customParams(*source);
@@ -81,7 +80,7 @@ Result<std::vector<NdArray>> evalCustom(const Op& op, std::span<const NdArray* c
   for (size_t axis = 0; axis < grid.size(); ++axis) grid[axis] = kernel->grid[axis].integer;
   TG_TRY(KernelCounters counted, runKernel(*kernel, buffers, grid, options));
   if (!counted.findings.empty())
-    return failAt(op.loc, fmt::format("tg.custom: @{}: {}", source->name, firstOf(counted.findings)))
+    return failAt(op.loc, "tg.custom: @{}: {}", source->name, firstOf(counted.findings))
         .note(source->loc, fmt::format("@{} is here", source->name));
   std::vector<NdArray> results;
   for (size_t index = 0; index < params.size(); ++index)

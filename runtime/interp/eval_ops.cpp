@@ -131,7 +131,7 @@ Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const
   if (op.code == Opcode::custom) return evalCustom(op, operands, context);
   const EvalEntry& entry = evalEntry(op.code);
   if (entry.kind == EvalKind::notInStage)
-    return failAt(op.loc, fmt::format("{} cannot be evaluated: {}", op.info().name, entry.reason));
+    return failAt(op.loc, "{} cannot be evaluated: {}", op.info().name, entry.reason);
   if (entry.kind == EvalKind::decomposes) {
     EvalCall call{op, operands, {}, context};
     return evalDecomposed(call);

@@ -30,8 +30,8 @@ Result<Interpreter> Interpreter::create(const Module& module, const InterpOption
       if (!state->planned()) {
         state->storage.emplace(item->name, std::make_shared<NdArray>(NdArray::zeros(item->type)));
       } else if (!item->place) {
-        return failAt(item->loc, fmt::format("{} @{} has no home in a module of stage {}", name(item->kind),
-                                             item->name, name(module.stage)));
+        return failAt(item->loc, "{} @{} has no home in a module of stage {}", name(item->kind), item->name,
+                      name(module.stage));
       } else {
         TG_CHECK(state->memory.range(item->place->buffer, item->place->offset,
                                      placedBytes(item->type, *item->place), item->loc));
@@ -45,10 +45,10 @@ Result<Interpreter> Interpreter::create(const Module& module, const InterpOption
 static Result<void> checkArray(const std::string& what, const Loc& loc, const Type& type,
                                const NdArray& array) {
   if (array.type != type)
-    return failAt(loc, fmt::format("{} is {}, but {} was given", what, type.str(), array.type.str()));
+    return failAt(loc, "{} is {}, but {} was given", what, type.str(), array.type.str());
   if (static_cast<int64_t>(array.data.size()) != type.elements())
-    return failAt(loc, fmt::format("{} has {}, but {}", what, countText(type.elements(), "element"),
-                                   countText(array.data.size(), "was given", "were given")));
+    return failAt(loc, "{} has {}, but {}", what, countText(type.elements(), "element"),
+                  countText(array.data.size(), "was given", "were given"));
   return {};
 }
 
@@ -57,7 +57,7 @@ static Result<const Item*> findStorage(const Module& module, const std::string& 
   std::vector<const Item*> known;
   for (const auto& each : module.items)
     if (isStorage(each->kind)) known.push_back(each.get());
-  return fail(fmt::format("no param or state @{}; the module has {}", name, namesOf(known)));
+  return fail("no param or state @{}; the module has {}", name, namesOf(known));
 }
 
 Result<void> Interpreter::setStorage(const std::string& name, const NdArray& value) {
@@ -118,9 +118,9 @@ Result<std::shared_ptr<NdArray>> Interpreter::sharedStorage(const std::string& n
   TG_TRY(const Item* item, findStorage(state_->module, name));
   if (!state_->planned()) return state_->storage.at(name);
   return failAt(item->loc,
-                fmt::format("@{} is bytes of a plan, which the interpreter does not share; a module "
-                            "of stage tensor or fused can share it",
-                            name));
+                "@{} is bytes of a plan, which the interpreter does not share; a module of stage tensor or "
+                "fused can share it",
+                name);
 }
 
 Result<void> Interpreter::shareStorage(const std::string& name, std::shared_ptr<NdArray> array) {
@@ -138,8 +138,7 @@ static Result<std::vector<const NdArray*>> orderInputs(const Item& function,
   for (const auto& arg : function.body.args) {
     auto it = inputs.find(arg->name);
     if (it == inputs.end())
-      return failAt(arg->loc,
-                    fmt::format("@{} needs the input %{}: {}", function.name, arg->name, arg->type.str()));
+      return failAt(arg->loc, "@{} needs the input %{}: {}", function.name, arg->name, arg->type.str());
     TG_CHECK(checkArray(fmt::format("input %{} of @{}", arg->name, function.name), arg->loc, arg->type,
                         it->second));
     ordered.push_back(&it->second);
@@ -147,8 +146,8 @@ static Result<std::vector<const NdArray*>> orderInputs(const Item& function,
   for (const auto& [name, array] : inputs) {
     if (function.arg(name)) continue;
     const std::string known = listText(function.body.args, [](const auto& arg) { return '%' + arg->name; });
-    return failAt(function.loc, fmt::format("@{} has no input %{}; it takes {}", function.name, name,
-                                            known.empty() ? "none" : known));
+    return failAt(function.loc, "@{} has no input %{}; it takes {}", function.name, name,
+                  known.empty() ? "none" : known);
   }
   return ordered;
 }
@@ -157,9 +156,7 @@ Result<RunResult> Interpreter::run(const std::string& function,
                                    const std::map<std::string, NdArray>& inputs) {
   const Module& module = state_->module;
   const Item* item = module.func(function);
-  if (!item)
-    return fail(
-        fmt::format("no function @{}; the module has {}", function, namesOf(module.all(ItemKind::func))));
+  if (!item) return fail("no function @{}; the module has {}", function, namesOf(module.all(ItemKind::func)));
   TG_TRY(std::vector<const NdArray*> ordered, orderInputs(*item, inputs));
   std::minstd_rand noise(state_->options.noise);
   InterpCall call{*state_, *item, ordered, {state_->exact(), 0, &module, state_->options.kernel}, {}};

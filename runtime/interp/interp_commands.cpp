@@ -38,9 +38,9 @@ class CommandWalk {
     const Item* kernel = call_.state.module.find(ItemKind::kernel, name);
     if (!kernel)
       return failAt(op.loc,
-                    fmt::format("the module holds no source of kernel @{} to interpret; strip-kernels "
-                                "removes it, spirv-emit keeps it",
-                                name));
+                    "the module holds no source of kernel @{} to interpret; strip-kernels removes it, "
+                    "spirv-emit keeps it",
+                    name);
     std::vector<KernelBuffer> buffers;
     for (const Operand& argument : op.keyword("args")->items) {
       TG_TRY(std::span<std::byte> bytes, bytesOf(memory_, op, argument));
@@ -71,7 +71,7 @@ class CommandWalk {
       (argument.text == "in" ? from : to) = bytes;
     }
     if (from.size() != to.size())
-      return failAt(op.loc, fmt::format("tg.copy of {} bytes to {} bytes", from.size(), to.size()));
+      return failAt(op.loc, "tg.copy of {} bytes to {} bytes", from.size(), to.size());
     if (!from.empty()) std::memmove(to.data(), from.data(), from.size());
     return {};
   }

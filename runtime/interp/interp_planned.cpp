@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stage planned: a value exists only as the bytes of its place. A region reads its operands from there when it runs, so
 // a place that the plan reuses too early gives a wrong number here.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -15,7 +14,7 @@ namespace tg {
 
 Result<const Place*> homeOf(const Value& value) {
   if (value.place) return &*value.place;
-  return failAt(value.loc, fmt::format("%{} has no place", value.name));
+  return failAt(value.loc, "%{} has no place", value.name);
 }
 
 Result<std::span<std::byte>> bytesOf(PlannedMemory& memory, const Op& op, const Operand& argument) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs barriers, reductions of a workgroup, and ops of a subgroup.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -40,8 +39,8 @@ Result<bool> KernelMachine<Real>::releaseBarrier() {
     uint32_t waiting = 0;
     while (status_[waiting] != Status::atBarrier) ++waiting;
     const Op* op = program_.ops[pc_[waiting] - 1];
-    return failAt(op->loc, fmt::format("kernel @{}: {} is reached by some invocations of a workgroup only",
-                                       kernel_.name, op->info().name));
+    return failAt(op->loc, "kernel @{}: {} is reached by some invocations of a workgroup only", kernel_.name,
+                  op->info().name);
   }
   const Instr& at = standsAt(0);
   if (at.code == Code::reduce) reduce(program_.reductions[at.a]);

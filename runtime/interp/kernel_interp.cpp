@@ -25,7 +25,7 @@ constexpr int64_t kMostInvocations = int64_t{1} << 30;
 Result<Shape> boundShape(const Item& kernel, const Value& param, const KernelBuffer& buffer, bool wide) {
   const Type& type = param.type;
   auto bad = [&](const std::string& what) {
-    return failAt(kernel.loc, fmt::format("kernel @{}: %{} {}", kernel.name, param.name, what));
+    return failAt(kernel.loc, "kernel @{}: %{} {}", kernel.name, param.name, what);
   };
   int64_t lane = kernelElementBytes(type.dtype, wide);
   Shape shape = type.shape;
@@ -60,22 +60,21 @@ const Op* firstCall(const Block& block) {
 
 Result<void> checkRun(const Item& kernel, std::array<int64_t, 3> grid, const KernelRunOptions& options) {
   for (int64_t extent : grid)
-    if (extent < 1)
-      return failAt(kernel.loc, fmt::format("kernel @{}: a grid extent of {}", kernel.name, extent));
+    if (extent < 1) return failAt(kernel.loc, "kernel @{}: a grid extent of {}", kernel.name, extent);
   const auto& group = kernel.workgroup;
   if (Shape{grid[0], grid[1], grid[2], group[0], group[1], group[2]}.elements() > kMostInvocations)
     return failAt(kernel.loc,
-                  fmt::format("kernel @{}: its grid is {} x {} x {} workgroups, of {} each; the interpreter "
-                              "runs up to {} invocations in all",
-                              kernel.name, grid[0], grid[1], grid[2],
-                              countText(group[0] * group[1] * group[2], "invocation"), kMostInvocations));
+                  "kernel @{}: its grid is {} x {} x {} workgroups, of {} each; the interpreter runs up to "
+                  "{} invocations in all",
+                  kernel.name, grid[0], grid[1], grid[2],
+                  countText(group[0] * group[1] * group[2], "invocation"), kMostInvocations);
   if (!std::has_single_bit(options.subgroupSize) || options.subgroupSize > kLargestSubgroup)
-    return failAt(kernel.loc, fmt::format("kernel @{}: a subgroup size of {}, not a power of two up to {}",
-                                          kernel.name, options.subgroupSize, kLargestSubgroup));
+    return failAt(kernel.loc, "kernel @{}: a subgroup size of {}, not a power of two up to {}", kernel.name,
+                  options.subgroupSize, kLargestSubgroup);
   const Op* call = options.module ? nullptr : firstCall(kernel.body);
   if (call)
-    return failAt(call->loc, fmt::format("kernel @{} calls @{}, and the run is given no module to find it in",
-                                         kernel.name, call->operands[0].text));
+    return failAt(call->loc, "kernel @{} calls @{}, and the run is given no module to find it in",
+                  kernel.name, call->operands[0].text);
   return {};
 }
 
@@ -85,9 +84,8 @@ Result<KernelCounters> runKernel(const Item& kernel, std::span<KernelBuffer> buf
                                  std::array<int64_t, 3> grid, const KernelRunOptions& options) {
   const auto& params = kernel.body.args;
   if (buffers.size() != params.size())
-    return failAt(kernel.loc,
-                  fmt::format("kernel @{} has {}, {}", kernel.name, countText(params.size(), "buffer"),
-                              countText(buffers.size(), "is given", "are given")));
+    return failAt(kernel.loc, "kernel @{} has {}, {}", kernel.name, countText(params.size(), "buffer"),
+                  countText(buffers.size(), "is given", "are given"));
   std::vector<Shape> shapes;
   for (size_t index = 0; index < params.size(); ++index) {
     TG_TRY(Shape shape, boundShape(kernel, *params[index], buffers[index], options.wide));

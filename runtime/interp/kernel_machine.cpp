@@ -2,8 +2,6 @@
 // Runs workgroups: schedules their invocations and executes instructions.
 #include "runtime/interp/kernel_machine.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 
@@ -272,8 +270,7 @@ Result<void> KernelMachine<Real>::group(int64_t index) {
   memory_.startGroup();
   for (bool more = true; more;) {
     advance();
-    if (zeroStep_)
-      return failAt(zeroStep_->loc, fmt::format("kernel @{}: the step of this loop is 0", kernel_.name));
+    if (zeroStep_) return failAt(zeroStep_->loc, "kernel @{}: the step of this loop is 0", kernel_.name);
     if (memory_.findings().full()) return {};
     if (runSubgroupOps()) continue;
     TG_TRY(more, releaseBarrier());

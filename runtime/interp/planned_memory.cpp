@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/interp/planned_memory.h"
 
-#include <fmt/format.h>
-
 #include "runtime/interp/element_bytes.h"
 
 namespace tg {
@@ -43,11 +41,11 @@ PlannedMemory::PlannedMemory(const Module& module) {
 Result<std::span<std::byte>> PlannedMemory::range(const std::string& buffer, int64_t offset, int64_t length,
                                                   const Loc& loc) {
   auto it = buffers_.find(buffer);
-  if (it == buffers_.end()) return failAt(loc, fmt::format("the module has no buffer @{}", buffer));
+  if (it == buffers_.end()) return failAt(loc, "the module has no buffer @{}", buffer);
   const auto size = static_cast<int64_t>(it->second.size());
   if (offset < 0 || length < 0 || length > size || offset > size - length)
-    return failAt(loc, fmt::format("@{}[{}] with {} bytes is outside the buffer of {} bytes", buffer, offset,
-                                   length, size));
+    return failAt(loc, "@{}[{}] with {} bytes is outside the buffer of {} bytes", buffer, offset, length,
+                  size);
   return std::span(it->second).subspan(static_cast<size_t>(offset), static_cast<size_t>(length));
 }
 

@@ -80,7 +80,7 @@ Result<void> writeFolder(const std::string& folder, TrainState& state, const Ten
 Result<void> makeFolder(const std::string& path) {
   std::error_code error;
   if (!fs::create_directories(path, error) && error)
-    return fail(fmt::format("{}: cannot make a folder: {}", path, error.message()));
+    return fail("{}: cannot make a folder: {}", path, error.message());
   const fs::path parent = fs::path(path).parent_path();
   return syncFolder(parent.empty() ? "." : parent.string());
 }
@@ -105,7 +105,7 @@ Result<void> save(const std::string& ckpt, TrainState& state, const TensorSource
 /// The checkpoint folders of a run, newest first, unverified.
 Result<std::vector<CheckpointEntry>> findCheckpoints(const std::string& runDir) {
   std::error_code error;
-  if (!fs::is_directory(runDir, error)) return fail(fmt::format("{}: there is no such run", runDir));
+  if (!fs::is_directory(runDir, error)) return fail("{}: there is no such run", runDir);
   const std::string ckpt = runDir + "/ckpt";
   std::vector<CheckpointEntry> entries;
   // A dangling symbolic link is an error, not an empty folder.
@@ -113,7 +113,7 @@ Result<std::vector<CheckpointEntry>> findCheckpoints(const std::string& runDir) 
   fs::directory_iterator at(ckpt, error);
   for (; !error && at != fs::directory_iterator(); at.increment(error))
     if (auto step = stepOf(at->path().filename().native())) entries.push_back({at->path(), *step, ""});
-  if (error) return fail(fmt::format("{}: cannot read: {}", ckpt, error.message()));
+  if (error) return fail("{}: cannot read: {}", ckpt, error.message());
   std::sort(entries.begin(), entries.end(), [](const CheckpointEntry& a, const CheckpointEntry& b) {
     return std::pair(b.step, b.path) < std::pair(a.step, a.path);
   });
@@ -186,9 +186,9 @@ Result<std::string> saveCheckpoint(const std::string& runDir, TrainState state, 
                                    const TensorSource& states) {
   const std::string ckpt = runDir + "/ckpt";
   const std::string path = ckpt + "/" + folderName(state.step);
-  if (state.step < 0) return fail(fmt::format("{}: a step is 0 or more", path));
+  if (state.step < 0) return fail("{}: a step is 0 or more", path);
   auto saved = save(ckpt, state, params, states);
-  if (!saved) return fail(fmt::format("cannot save {}: {}", path, saved.error().message()));
+  if (!saved) return fail("cannot save {}: {}", path, saved.error().message());
   return path;
 }
 
@@ -224,8 +224,7 @@ Result<LatestCheckpoint> latestCheckpoint(const std::string& runDir) {
 }
 
 Result<OpenCheckpoint> openCheckpoint(const std::string& path) {
-  if (std::string damage = checkpointDamage(path); !damage.empty())
-    return fail(fmt::format("{}: {}", path, damage));
+  if (std::string damage = checkpointDamage(path); !damage.empty()) return fail("{}: {}", path, damage);
   OpenCheckpoint checkpoint;
   checkpoint.path = path;
   TG_TRY(checkpoint.state, readState(path));
@@ -237,15 +236,14 @@ Result<OpenCheckpoint> openCheckpoint(const std::string& path) {
 }
 
 Result<void> readTensors(const OpenCheckpoint& checkpoint, const UseTensors& use) {
-  if (!use)
-    return fail(fmt::format("the function that receives the tensors of {} is empty", checkpoint.path));
+  if (!use) return fail("the function that receives the tensors of {} is empty", checkpoint.path);
   TensorHash hash;
   TG_CHECK(use(ItemKind::param, hash.hashed(checkpoint.params)));
   TG_CHECK(use(ItemKind::state, hash.hashed(checkpoint.states)));
   const std::string found = hash.digest();
   if (found == checkpoint.state.stateHash) return {};
-  return fail(fmt::format("{}: the tensors hash to {}, {} says {}", checkpoint.path, found, kStateFile,
-                          checkpoint.state.stateHash));
+  return fail("{}: the tensors hash to {}, {} says {}", checkpoint.path, found, kStateFile,
+              checkpoint.state.stateHash);
 }
 
 Result<Checkpoint> readCheckpoint(const std::string& path) {
@@ -288,7 +286,7 @@ Result<std::vector<std::string>> supersedeAfter(const std::string& runDir, int64
     std::string aside = entry->path + ".superseded";
     for (int i = 2; fs::exists(aside, error); ++i) aside = fmt::format("{}.superseded.{}", entry->path, i);
     fs::rename(entry->path, aside, error);
-    if (error) return fail(fmt::format("{}: cannot move aside: {}", entry->path, error.message()));
+    if (error) return fail("{}: cannot move aside: {}", entry->path, error.message());
     moved.push_back(std::move(aside));
   }
   if (!moved.empty()) TG_CHECK(syncFolder(ckpt));

@@ -102,7 +102,7 @@ std::string formatComplete(const FileDigests& files) {
 }
 
 Result<FileDigests> parseComplete(std::string_view text) {
-  const auto broken = [](std::string_view why) { return fail(fmt::format("{} {}", kCompleteFile, why)); };
+  const auto broken = [](std::string_view why) { return fail("{} {}", kCompleteFile, why); };
   const size_t last = text.rfind("end ");
   if (last == std::string_view::npos || !text.ends_with('\n'))
     return broken("is cut off or not of this program");
@@ -146,8 +146,8 @@ Result<StagedFolder> StagedFolder::create(const std::string& parent, const std::
   removeTree(path);  // left by a process that ended long ago and had the same number
   std::error_code error;
   if (!fs::create_directory(path, error))
-    return fail(fmt::format("{}: cannot make a folder: {}", parent,
-                            error ? error.message() : std::string("it appeared meanwhile")));
+    return fail("{}: cannot make a folder: {}", parent,
+                error ? error.message() : std::string("it appeared meanwhile"));
   folder.path_ = path;
   folder.lock_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder.lock_ < 0) return systemError(path, "open");
@@ -204,7 +204,7 @@ Result<void> removeFolder(const std::string& parent, const std::string& name) {
   if (!renamed) return systemError(path, "remove");
   std::error_code failed;
   fs::remove_all(aside, failed);
-  if (failed) return fail(fmt::format("{}: cannot remove: {}", path, failed.message()));
+  if (failed) return fail("{}: cannot remove: {}", path, failed.message());
   return {};
 }
 

@@ -140,7 +140,7 @@ Result<TensorSource> matchTensors(TensorSource file, const std::vector<std::pair
   }
   for (const auto& [name, type] : file.tensors)
     if (!taken.contains(name)) wrong += fmt::format("\n  not wanted: {} {}", name, type.str());
-  if (!wrong.empty()) return fail(fmt::format("{}: the tensors do not fit the module:{}", where, wrong));
+  if (!wrong.empty()) return fail("{}: the tensors do not fit the module:{}", where, wrong);
   TensorSource matched;
   matched.tensors = wanted;
   matched.read = [file = std::move(file), places, wanted](size_t tensor, int64_t first,

@@ -50,12 +50,11 @@ class ColumnSource : public Source {
     if (!batch_ || rows >= batch_) return {};
     const auto first =
         std::find_if(columns_.begin(), columns_.end(), [](const Column& c) { return !!c.rows; });
-    return fail(fmt::format("{} has {}{}, but '{}' takes {} a step", first->rows->path(),
-                            countText(rows, "row"),
-                            rows == total_       ? ""
-                            : options_.evaluates ? " kept for evaluation"
-                                                 : " for training",
-                            first->name, batch_));
+    return fail("{} has {}{}, but '{}' takes {} a step", first->rows->path(), countText(rows, "row"),
+                rows == total_       ? ""
+                : options_.evaluates ? " kept for evaluation"
+                                     : " for training",
+                first->name, batch_);
   }
 
   Result<Inputs> batch(int64_t step) const override { return gather(trainingRows(step)); }
@@ -190,8 +189,8 @@ bool rowsFit(const Shape& file, const Shape& input, bool idx) {
 
 Error foreignIn(const Item& func, const Value& arg, std::string_view source, double id) {
   const int64_t limit = idLimit(func, &arg);
-  return fail(fmt::format("{} holds the id {}, but %{} indexes {}: ids are 0 … {}", source, id, arg.name,
-                          countText(limit, "row"), limit - 1));
+  return fail("{} holds the id {}, but %{} indexes {}: ids are 0 … {}", source, id, arg.name,
+              countText(limit, "row"), limit - 1);
 }
 
 /// Converts all rows once if some element could be wrong: ids, and integers and booleans that may not fit.
@@ -222,9 +221,9 @@ Result<void> openRows(const std::string& binding, const SourceOptions& options, 
   const Table& table = known->second;
   TG_CHECK(checkElements(column.spec, table, arg.type));
   if (!rowsFit(table.shape(), arg.type.shape, column.spec.kind == InputSpec::Kind::idx))
-    return fail(fmt::format("{} holds {}, but '{}' is {}: all extents but the first must agree", table.path(),
-                            table.str(), column.name, arg.type.str()));
-  if (table.rows() == 0) return fail(fmt::format("{} has no rows", table.path()));
+    return fail("{} holds {}, but '{}' is {}: all extents but the first must agree", table.path(),
+                table.str(), column.name, arg.type.str());
+  if (table.rows() == 0) return fail("{} has no rows", table.path());
   TG_CHECK(scan(table, column.spec, func, arg));
   if (arg.type.rank() > 0) {
     column.rows = table;
@@ -248,14 +247,14 @@ Result<void> openColumn(const std::string& binding, const SourceOptions& options
       std::find_if(args.begin(), args.end(), [&](const Value* each) { return each->name == spec.first; });
   if (arg == args.end() && options.extraNames) return {};
   if (arg == args.end())
-    return fail(fmt::format("there is data for '{}', which is not an input of @{}; its inputs: {}",
-                            spec.first, func.name, inputNames(func)));
+    return fail("there is data for '{}', which is not an input of @{}; its inputs: {}", spec.first, func.name,
+                inputNames(func));
   for (const Column& column : columns)
-    if (column.name == spec.first) return fail(fmt::format("there are two sources for '{}'", spec.first));
+    if (column.name == spec.first) return fail("there are two sources for '{}'", spec.first);
   Column column{spec.first, (*arg)->type, spec.second, {}, {}};
   if (spec.second.isFile()) {
     auto opened = openRows(binding, options, func, **arg, column);
-    if (!opened) return fail(fmt::format("input '{}': {}", spec.first, opened.error().message()));
+    if (!opened) return fail("input '{}': {}", spec.first, opened.error().message());
   } else {
     TG_TRY(column.constant, load(spec.second, column.type, column.name));
     const HostArray& ids = column.constant;
@@ -273,13 +272,12 @@ Result<void> checkRows(const std::vector<Column>& columns) {
     if (!column.rows) continue;
     if (!first) first = &column;
     if (column.rows->rows() != first->rows->rows())
-      return fail(fmt::format("'{}' has {} and '{}' {}: the same rows are drawn of both", first->name,
-                              countText(first->rows->rows(), "row"), column.name, column.rows->rows()));
+      return fail("'{}' has {} and '{}' {}: the same rows are drawn of both", first->name,
+                  countText(first->rows->rows(), "row"), column.name, column.rows->rows());
     if (column.type.shape[0] != first->type.shape[0])
-      return fail(fmt::format("'{}' takes {} a step and '{}' {}: the same rows are drawn for both",
-                              first->name, countText(first->type.shape[0], "row"), column.name,
-                              column.type.shape[0]));
-    if (column.type.shape[0] == 0) return fail(fmt::format("'{}' takes no rows a step", column.name));
+      return fail("'{}' takes {} a step and '{}' {}: the same rows are drawn for both", first->name,
+                  countText(first->type.shape[0], "row"), column.name, column.type.shape[0]);
+    if (column.type.shape[0] == 0) return fail("'{}' takes no rows a step", column.name);
   }
   return {};
 }
@@ -307,8 +305,8 @@ Result<std::unique_ptr<Source>> openColumns(const SourceOptions& options, const 
   for (const Value* arg : dataArguments(func))
     if (std::none_of(columns.begin(), columns.end(),
                      [&](const Column& column) { return column.name == arg->name; }))
-      return fail(fmt::format("input '{0}' of type {1} has no data: give --data '…,{0}=@{0}.npy'", arg->name,
-                              arg->type.str()));
+      return fail("input '{0}' of type {1} has no data: give --data '…,{0}=@{0}.npy'", arg->name,
+                  arg->type.str());
   auto source = std::make_unique<ColumnSource>(options, std::move(columns));
   TG_CHECK(source->check());
   return std::unique_ptr<Source>(std::move(source));

@@ -8,14 +8,12 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
 namespace tg {
 
 namespace {
 
 Result<int64_t> batchesOf(const Feed& feed, int64_t batches) {
-  if (batches < 0) return fail(fmt::format("the batches of an evaluation are 0 or more, not {}", batches));
+  if (batches < 0) return fail("the batches of an evaluation are 0 or more, not {}", batches);
   const int64_t all = feed.evalBatches();
   if (const int64_t count = batches ? std::min(batches, all) : all) return count;
   return fail("there is no batch to evaluate on");

@@ -27,7 +27,7 @@ class JoinedFeed : public Feed {
 
   Result<Inputs> batch(int64_t step) const override {
     if (!train_) return fail("there is no data for training");
-    if (step < 1) return fail(fmt::format("there is no batch of step {}; the first is 1", step));
+    if (step < 1) return fail("there is no batch of step {}; the first is 1", step);
     return train_->batch(step);
   }
   std::string notFinite(int64_t step) const override {
@@ -39,7 +39,7 @@ class JoinedFeed : public Feed {
   int64_t evalBatches() const override { return eval_ ? eval_->evalBatches() : 0; }
   Result<Inputs> evalBatch(int64_t index) const override {
     if (index < 0 || index >= evalBatches())
-      return fail(fmt::format("there are {} batches for evaluation, got index {}", evalBatches(), index));
+      return fail("there are {} batches for evaluation, got index {}", evalBatches(), index);
     return eval_->evalBatch(index);
   }
   const Vocabulary* vocabulary() const override { return main().vocabulary(); }
@@ -85,8 +85,7 @@ Result<std::unique_ptr<Source>> openSource(const SourceOptions& options, const I
 
 Result<void> checkOptions(const FeedOptions& options, const Item* eval) {
   if (!(options.valFraction >= 0 && options.valFraction < 1))
-    return fail(fmt::format("the fraction kept for evaluation is at least 0 and below 1, got {}",
-                            options.valFraction));
+    return fail("the fraction kept for evaluation is at least 0 and below 1, got {}", options.valFraction);
   if (options.valFraction > 0 && !options.val.empty())
     return fail("evaluation has data of its own, so no fraction of the training data is kept for it");
   if (!eval && (options.valFraction > 0 || !options.val.empty()))
@@ -94,8 +93,8 @@ Result<void> checkOptions(const FeedOptions& options, const Item* eval) {
   if (options.val.starts_with(kText) && !options.train.starts_with(kText))
     return fail("evaluation on a text needs training on one, whose vocabulary it takes");
   if (options.vocabulary && !options.train.starts_with(kText))
-    return fail(fmt::format("the vocabulary of {} is that of a text, but the data is '{}'",
-                            countText(options.vocabulary->size(), "character"), options.train));
+    return fail("the vocabulary of {} is that of a text, but the data is '{}'",
+                countText(options.vocabulary->size(), "character"), options.train);
   return {};
 }
 
@@ -111,8 +110,7 @@ Result<void> checkBindings(const std::string& text) {
   std::set<std::string> known;
   for (const std::string& binding : splitBindings(text)) {
     TG_TRY(const auto spec, parseInputSpec(binding));
-    if (!known.insert(spec.first).second)
-      return fail(fmt::format("there are two sources for '{}'", spec.first));
+    if (!known.insert(spec.first).second) return fail("there are two sources for '{}'", spec.first);
   }
   return {};
 }

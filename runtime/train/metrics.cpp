@@ -131,7 +131,7 @@ enum class Rest : uint8_t { skip, read };
 Result<void> forEachLine(const std::string& path, Rest rest,
                          const std::function<Result<void>(std::string_view)>& line) {
   const auto failed = [&](const char* doing) {
-    return fail(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
+    return fail("{}: cannot {}: {}", path, doing, std::strerror(errno));
   };
   TG_CHECK(expectFile(path));
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
@@ -309,8 +309,7 @@ Result<std::vector<MetricsFormat>> parseMetricsFormats(const std::string& text) 
     else if (word == "tensorboard")
       format = MetricsFormat::tensorboard;
     else
-      return fail(
-          fmt::format("unknown metrics format '{}'; the formats are jsonl, csv and tensorboard", word));
+      return fail("unknown metrics format '{}'; the formats are jsonl, csv and tensorboard", word);
     if (std::find(formats.begin(), formats.end(), format) == formats.end()) formats.push_back(format);
   }
   return formats;
@@ -360,9 +359,9 @@ Result<void> MetricsWriter::flush() {
 
 Result<void> forEachMetricRow(const std::string& runDir, const std::function<void(const MetricRow&)>& visit) {
   const std::string path = jsonlPath(runDir);
-  if (!visit) return fail(fmt::format("the function that receives the rows of {} is empty", path));
+  if (!visit) return fail("the function that receives the rows of {} is empty", path);
   return forEachRow(path, Rest::skip, visit, [&](int64_t number) -> Result<void> {
-    return fail(fmt::format("{}:{}: expected a row {{\"step\": …}} of numbers", path, number));
+    return fail("{}:{}: expected a row {{\"step\": …}} of numbers", path, number);
   });
 }
 

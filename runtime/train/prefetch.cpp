@@ -59,7 +59,7 @@ void Prefetcher::makeBatches() {
 
 Result<Inputs> Prefetcher::next() {
   std::unique_lock lock(mutex_);
-  if (taken_ > last_) return fail(fmt::format("there is no step after {}", last_));
+  if (taken_ > last_) return fail("there is no step after {}", last_);
   changed_.wait(lock, [&] { return !ready_.empty() || thrown_; });
   if (ready_.empty())
     return withinMemory(nullptr, fmt::format("the batch of step {}", taken_),

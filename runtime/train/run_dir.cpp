@@ -30,8 +30,7 @@ std::string withoutSlash(std::string path) {
 
 Result<ResolvedWeights> ofCheckpoint(const std::string& path) {
   const std::shared_ptr<const FolderHold> hold = FolderHold::take(path);
-  if (std::string damage = checkpointDamage(path); !damage.empty())
-    return fail(fmt::format("{}: {}", path, damage));
+  if (std::string damage = checkpointDamage(path); !damage.empty()) return fail("{}: {}", path, damage);
   TG_TRY(TrainState state, readState(path));
   ResolvedWeights out;
   out.hold = hold;
@@ -87,8 +86,8 @@ Result<ResolvedWeights> resolveWeights(const std::string& given) {
   case TrainedKind::none: break;
   }
   std::error_code error;
-  if (!fs::exists(path, error)) return fail(fmt::format("{}: no such file, run or checkpoint", path));
-  return fail(fmt::format("{}: the folder is neither a run nor a checkpoint", path));
+  if (!fs::exists(path, error)) return fail("{}: no such file, run or checkpoint", path);
+  return fail("{}: the folder is neither a run nor a checkpoint", path);
 }
 
 Result<Weights> openWeights(const ResolvedWeights& weights) {

@@ -36,7 +36,7 @@ Result<void> checkFile(const std::string& path, const std::string& hash, const c
   if (hash.empty()) return {};
   TG_TRY(const std::string text, readText(path));
   if (textHash(text) == hash) return {};
-  return fail(fmt::format("{} was changed since the run wrote it: its XXH3 is not that of {}", path, says));
+  return fail("{} was changed since the run wrote it: its XXH3 is not that of {}", path, says);
 }
 
 }  // namespace
@@ -52,13 +52,11 @@ Result<std::optional<RunHashes>> configHashes(std::string_view text, const std::
   std::string own;
   RunHashes hashes;
   std::string_view rest = text;
-  if (!takeHash(rest, kBegin, own))
-    return fail(fmt::format("{} is {}", where, text.empty() ? "empty" : "cut off"));
+  if (!takeHash(rest, kBegin, own)) return fail("{} is {}", where, text.empty() ? "empty" : "cut off");
   if (textHash(rest) != own)
-    return fail(
-        fmt::format("{} was changed since the run wrote it; if that is meant, remove its first line", where));
+    return fail("{} was changed since the run wrote it; if that is meant, remove its first line", where);
   if (!takeHash(rest, kModel, hashes.model) || !takeHash(rest, kModule, hashes.module))
-    return fail(fmt::format("{}:1: expected the hashes of the run's files", where));
+    return fail("{}:1: expected the hashes of the run's files", where);
   return std::optional(std::move(hashes));
 }
 

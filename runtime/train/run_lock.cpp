@@ -10,8 +10,6 @@
 #include <cstring>
 #include <thread>
 
-#include <fmt/format.h>
-
 #include "ir/text_file.h"
 
 namespace tg {
@@ -29,14 +27,14 @@ int openFolder(const std::string& path) { return ::open(path.c_str(), O_RDONLY |
 
 Result<RunLock> RunLock::take(const std::string& runDir) {
   int descriptor = openFolder(runDir);
-  if (descriptor < 0) return fail(fmt::format("cannot open {}: {}", runDir, std::strerror(errno)));
+  if (descriptor < 0) return fail("cannot open {}: {}", runDir, std::strerror(errno));
   RunLock lock(runDir, descriptor);
   for (int i = 0; i < kAttempts; ++i) {
     if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return lock;
-    if (errno != EWOULDBLOCK) return fail(fmt::format("cannot lock {}: {}", runDir, std::strerror(errno)));
+    if (errno != EWOULDBLOCK) return fail("cannot lock {}: {}", runDir, std::strerror(errno));
     std::this_thread::sleep_for(kPause);
   }
-  return fail(fmt::format("{} is in use by another process that trains there", runDir));
+  return fail("{} is in use by another process that trains there", runDir);
 }
 
 RunLock::~RunLock() {
@@ -45,7 +43,7 @@ RunLock::~RunLock() {
 
 Result<void> RunLock::check() const {
   if (isFileAt(descriptor_, path_)) return {};
-  return fail(fmt::format("{} was moved or deleted, so the run ends", path_));
+  return fail("{} was moved or deleted, so the run ends", path_);
 }
 
 bool isTraining(const std::string& runDir) {

@@ -52,7 +52,7 @@ Result<Json> readJson(const std::string& path) {
   TG_TRY(std::optional<std::string> text, readIfThere(path));
   if (!text) return Json();
   Json json = parseJson<Json>(*text);
-  if (!json.is_object()) return fail(fmt::format("{}: expected a JSON object", path));
+  if (!json.is_object()) return fail("{}: expected a JSON object", path);
   return json;
 }
 
@@ -72,7 +72,7 @@ Result<Json> readLines(const std::string& path, size_t limit, size_t& count) {
   count = all.size();
   for (size_t i = count - std::min(count, limit); i < count; ++i) {
     Json line = parseJson<Json>(all[i]);
-    if (!line.is_object()) return fail(fmt::format("{}:{}: expected a JSON object", path, i + 1));
+    if (!line.is_object()) return fail("{}:{}: expected a JSON object", path, i + 1);
     lines.push_back(std::move(line));
   }
   return lines;
@@ -271,13 +271,13 @@ std::vector<std::string> runNames(const std::vector<std::string>& runDirs) {
 
 Result<std::string> findRun(const std::string& path) {
   std::error_code error;
-  if (!fs::exists(path, error)) return fail(fmt::format("{}: no such run", path));
+  if (!fs::exists(path, error)) return fail("{}: no such run", path);
   fs::path dir = fs::weakly_canonical(path, error);
   std::string given = path;
   if (!fs::is_directory(dir, error)) dir = dir.parent_path(), given = dir.string();
   if (dir.parent_path().filename() == "ckpt") dir = dir.parent_path().parent_path(), given = dir.string();
   if (!fs::exists(dir / "metrics.jsonl", error))
-    return fail(fmt::format("{}: not a run: {}/metrics.jsonl is not there", path, given));
+    return fail("{}: not a run: {}/metrics.jsonl is not there", path, given);
   return given;
 }
 
@@ -312,7 +312,7 @@ Result<std::string> plotPage(const std::vector<std::string>& runDirs) {
   const std::vector<std::string> names = runNames(runDirs);
   for (size_t i = 0; i < runDirs.size(); ++i) {
     TG_TRY(Json run, runJson(runDirs[i], names[i], {}, false));
-    if (run["series"].empty()) return fail(fmt::format("{}: metrics.jsonl has no rows", runDirs[i]));
+    if (run["series"].empty()) return fail("{}: metrics.jsonl has no rows", runDirs[i]);
     runs.push_back(std::move(run));
   }
   return pageOf(std::move(runs));

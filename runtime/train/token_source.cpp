@@ -32,7 +32,7 @@ class TokenSource : public Source {
     if (!options_.shuffle && inOrder(training_) == 0) return tooFew("in a row", training_);
     auto probe = batch(1);
     if (probe) return {};
-    return fail(fmt::format("{}: {}", tokens_.parts().front().path, probe.error().message()));
+    return fail("{}: {}", tokens_.parts().front().path, probe.error().message());
   }
 
   Result<Inputs> batch(int64_t step) const override {
@@ -74,9 +74,9 @@ class TokenSource : public Source {
   int64_t inOrder(int64_t count) const { return std::max<int64_t>(0, count - 1) / itemsPerStep(); }
 
   Error tooFew(const char* purpose, int64_t count) const {
-    return fail(fmt::format("{}: a batch {} takes {} tokens, {} of {} and the one after them; there are {}",
-                            tokens_.parts().front().path, purpose, itemsPerStep() + 1,
-                            countText(shape_[0], "window"), shape_[1], count));
+    return fail("{}: a batch {} takes {} tokens, {} of {} and the one after them; there are {}",
+                tokens_.parts().front().path, purpose, itemsPerStep() + 1, countText(shape_[0], "window"),
+                shape_[1], count);
   }
   Result<Inputs> named(Result<Windows> windows) const {
     if (!windows) return windows.takeError();
@@ -98,8 +98,8 @@ Result<void> checkArguments(const std::vector<const Value*>& args, const Item& f
   const bool fits = args.size() == 2 && args[0]->type == args[1]->type && args[0]->type.dtype == DType::i32 &&
                     args[0]->type.rank() == 2 && args[0]->type.elements() > 0;
   if (fits) return {};
-  return fail(fmt::format(
-      "text data feeds two i32 inputs [batch, length], tokens and targets; @{} has others", func.name));
+  return fail("text data feeds two i32 inputs [batch, length], tokens and targets; @{} has others",
+              func.name);
 }
 
 Result<std::unique_ptr<Source>> finish(const SourceOptions& options, TokenStream stream,
@@ -120,9 +120,8 @@ Result<void> checkTokens(const TokenStream& stream, const std::vector<const Valu
         const int64_t foreign = foreignId(func, *arg, ids);
         if (foreign == ids.elements()) continue;
         const int64_t limit = idLimit(func, arg);
-        return fail(fmt::format("{} holds the id {} at token {}, but %{} indexes {}: ids are 0 … {}",
-                                part.path, ids.at(foreign), at + foreign, arg->name, countText(limit, "row"),
-                                limit - 1));
+        return fail("{} holds the id {} at token {}, but %{} indexes {}: ids are 0 … {}", part.path,
+                    ids.at(foreign), at + foreign, arg->name, countText(limit, "row"), limit - 1);
       }
     }
   return {};
@@ -139,9 +138,8 @@ Result<std::unique_ptr<Source>> openText(const SourceOptions& options, const Ite
   for (const Value* arg : args) {
     const int64_t limit = idLimit(func, arg);
     if (limit && size > limit)
-      return fail(fmt::format("{} has {}, but %{} indexes {}: give the model a vocabulary of {} or more",
-                              path, countText(size, "distinct character"), arg->name, countText(limit, "row"),
-                              size));
+      return fail("{} has {}, but %{} indexes {}: give the model a vocabulary of {} or more", path,
+                  countText(size, "distinct character"), arg->name, countText(limit, "row"), size);
   }
   return finish(options, std::move(stream), args);
 }

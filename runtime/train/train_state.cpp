@@ -148,21 +148,21 @@ std::string stateToJson(const TrainState& state) {
 
 Result<TrainState> stateFromJson(std::string_view text, const std::string& where) {
   const json object = parseJson<json>(text);
-  if (!object.is_object()) return fail(fmt::format("{}: expected a JSON object", where));
+  if (!object.is_object()) return fail("{}: expected a JSON object", where);
   TrainState state;
   Members members(object);
   int64_t format = 0;
   members.take("format", format);
   if (members.wrong().empty() && format != kFormat)
-    return fail(fmt::format("{}: it is of format {}, this program reads {}", where, format, kFormat));
+    return fail("{}: it is of format {}, this program reads {}", where, format, kFormat);
   forEachMember(state, [&](const char* name, auto& value) { members.take(name, value); });
   if (object.contains("ranks")) members.take("ranks", state.ranks);  // older programs always had one rank
   if (object.contains("batches")) members.take("batches", state.batches);
   if (object.contains("steps_per_update")) members.take("steps_per_update", state.stepsPerUpdate);
   if (object.contains("evaluation_owed")) members.take("evaluation_owed", state.evaluationOwed);
   if (object.contains("without_update")) members.take("without_update", state.withoutUpdate);
-  if (!members.wrong().empty()) return fail(fmt::format("{}: {}", where, members.wrong()));
-  if (state.step < 0) return fail(fmt::format("{}: expected a step of 0 and more", where));
+  if (!members.wrong().empty()) return fail("{}: {}", where, members.wrong());
+  if (state.step < 0) return fail("{}: expected a step of 0 and more", where);
   return state;
 }
 

@@ -48,14 +48,14 @@ Result<void> Trainer::begin(const Inputs& inputs) {
 /// A step of the session counts for several steps of the run, so the run can neither begin nor end between these.
 Result<void> Trainer::checkStride() const {
   const int64_t stride = options_.stride;
-  if (stride < 1) return fail(fmt::format("stride = {} is not a number of steps, 1 or more", stride));
+  if (stride < 1) return fail("stride = {} is not a number of steps, 1 or more", stride);
   for (const auto& [what, steps] :
        {std::pair("steps", options_.steps), std::pair("the state's step", state_.step)}) {
     if (steps % stride == 0) continue;
     const int64_t below = steps / stride * stride, above = below + stride;
-    return fail(fmt::format(
-        "{} = {} is not a multiple of stride = {}, which each step of the session counts: {}", what, steps,
-        stride, below > 0 ? fmt::format("{} and {} are", below, above) : fmt::format("{} is", above)));
+    return fail("{} = {} is not a multiple of stride = {}, which each step of the session counts: {}", what,
+                steps, stride,
+                below > 0 ? fmt::format("{} and {} are", below, above) : fmt::format("{} is", above));
   }
   return {};
 }

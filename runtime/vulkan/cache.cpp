@@ -5,8 +5,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include <fmt/format.h>
-
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -65,14 +63,12 @@ Result<bool> Device::loadCache(const std::string& path) {
   info.pInitialData = data.data();
   VkPipelineCache raw;
   VkResult result = vk.vkCreatePipelineCache(state_->raw(), &info, nullptr, &raw);
-  if (result != VK_SUCCESS)
-    return state_->failure(result, fmt::format("loading the pipeline cache '{}'", path));
+  if (result != VK_SUCCESS) return state_->failure(result, "loading the pipeline cache '{}'", path);
   Handle<VkPipelineCache> loaded(state_->raw(), raw, vk.vkDestroyPipelineCache);
   // A merge must have its destination to itself, so the mutex keeps pipelines from being created meanwhile.
   std::lock_guard lock(state_->pipelinesMutex);
   result = vk.vkMergePipelineCaches(state_->raw(), state_->cache.get(), 1, &raw);
-  if (result != VK_SUCCESS)
-    return state_->failure(result, fmt::format("loading the pipeline cache '{}'", path));
+  if (result != VK_SUCCESS) return state_->failure(result, "loading the pipeline cache '{}'", path);
   return true;
 }
 

@@ -56,8 +56,7 @@ Result<void> Descriptors::createPool(DeviceState& state, const std::vector<const
   info.pPoolSizes = sizes.data();
   VkResult result = state.make(pool_, info, state.vk().vkCreateDescriptorPool,
                                state.vk().vkDestroyDescriptorPool, VK_OBJECT_TYPE_DESCRIPTOR_POOL, name);
-  if (result != VK_SUCCESS)
-    return state.failure(result, fmt::format("creating the descriptors of '{}'", name));
+  if (result != VK_SUCCESS) return state.failure(result, "creating the descriptors of '{}'", name);
   return {};
 }
 
@@ -93,8 +92,7 @@ Result<VkBufferView> Descriptors::view(DeviceState& state, const Binding& bindin
       state.make(shared, info, state.vk().vkCreateBufferView, state.vk().vkDestroyBufferView,
                  VK_OBJECT_TYPE_BUFFER_VIEW, fmt::format("{}+{}", binding.buffer->name(), binding.offset));
   if (result != VK_SUCCESS) {
-    return state.failure(
-        result, fmt::format("viewing buffer '{}' as texels for '{}'", binding.buffer->name(), label));
+    return state.failure(result, "viewing buffer '{}' as texels for '{}'", binding.buffer->name(), label);
   }
   return shared.get();
 }

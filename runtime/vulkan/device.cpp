@@ -3,8 +3,6 @@
 
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "runtime/vulkan/device_state.h"
 
 namespace tg::vulkan {
@@ -142,9 +140,9 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   state.shared = options.shared;
   state.statistics = options.statistics && state.probe.info.statistics;
   if (options.shared && !state.probe.info.shares)
-    return fail(fmt::format("{} shares no memory with other APIs: it lacks VK_KHR_external_memory_fd or "
-                            "VK_KHR_external_semaphore_fd",
-                            state.probe.info.name));
+    return fail("{} shares no memory with other APIs: it lacks VK_KHR_external_memory_fd or "
+                "VK_KHR_external_semaphore_fd",
+                state.probe.info.name);
   VkResult result = createLogicalDevice(state);
   if (result == VK_SUCCESS) result = createDeviceObjects(state);
   if (result != VK_SUCCESS) return state.failure(result, "opening it");

@@ -4,8 +4,6 @@
 #include <chrono>
 #include <thread>
 
-#include <fmt/format.h>
-
 namespace tg::vulkan {
 
 LogicalDevice::~LogicalDevice() {
@@ -14,21 +12,21 @@ LogicalDevice::~LogicalDevice() {
   countHandles(-1);
 }
 
-Error DeviceState::failure(VkResult result, const std::string& doing) {
+Error DeviceState::failureOf(VkResult result, const std::string& doing) {
   const std::string& name = probe.info.name;
   if (std::lock_guard lock(abandonedMutex); !abandoned.empty()) return abandoned;
   if (result == VK_ERROR_DEVICE_LOST) {
     lost = true;
-    return fail(fmt::format("the device {} was lost while {} (VK_ERROR_DEVICE_LOST): its driver reset it, "
-                            "most often because a kernel ran too long or accessed memory outside of its "
-                            "buffers; its contents are lost, and it must be opened again",
-                            name, doing));
+    return fail("the device {} was lost while {} (VK_ERROR_DEVICE_LOST): its driver reset it, most often "
+                "because a kernel ran too long or accessed memory outside of its buffers; its contents are "
+                "lost, and it must be opened again",
+                name, doing);
   }
   if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) {
-    return fail(fmt::format("the device {} ran out of memory while {} ({}): buffers hold {} of its {} bytes",
-                            name, doing, resultName(result), allocatedBytes.load(), probe.info.heapBytes));
+    return fail("the device {} ran out of memory while {} ({}): buffers hold {} of its {} bytes", name, doing,
+                resultName(result), allocatedBytes.load(), probe.info.heapBytes);
   }
-  return fail(fmt::format("the device {} failed while {}: {}", name, doing, resultName(result)));
+  return fail("the device {} failed while {}: {}", name, doing, resultName(result));
 }
 
 Result<uint64_t> DeviceState::submit(VkCommandBuffer commands) {
@@ -105,7 +103,7 @@ Result<Handle<VkSemaphore>> makeTimeline(DeviceState& state, const std::string& 
   Handle<VkSemaphore> semaphore;
   VkResult result = state.make(semaphore, info, vk.vkCreateSemaphore, vk.vkDestroySemaphore,
                                VK_OBJECT_TYPE_SEMAPHORE, name);
-  if (result != VK_SUCCESS) return state.failure(result, fmt::format("making the semaphore of {}", name));
+  if (result != VK_SUCCESS) return state.failure(result, "making the semaphore of {}", name);
   return semaphore;
 }
 

@@ -71,7 +71,11 @@ struct DeviceState {
   VkDevice raw() const { return device.raw; }
 
   /// The error for a Vulkan call that failed while `doing` something.
-  Error failure(VkResult result, const std::string& doing);
+  Error failureOf(VkResult result, const std::string& doing);
+  template <class... Args>
+  Error failure(VkResult result, fmt::format_string<Args...> format, Args&&... args) {
+    return failureOf(result, fmt::format(format, std::forward<Args>(args)...));
+  }
   /// Submits the commands and returns the submission's number.
   Result<uint64_t> submit(VkCommandBuffer commands);
   Result<void> waitFor(uint64_t submission);

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include <fmt/format.h>
-
 namespace tg::vulkan {
 
 namespace {
@@ -114,7 +112,7 @@ Result<std::shared_ptr<Instance>> Instance::create(bool validation, std::shared_
 
 Result<void> Instance::initialize(bool validation) {
   if (validation && !layerInstalled()) {
-    return fail(fmt::format("validation was asked for, but the layer {} is not installed", validationLayer));
+    return fail("validation was asked for, but the layer {} is not installed", validationLayer);
   }
   auto app = typed<VkApplicationInfo>(VK_STRUCTURE_TYPE_APPLICATION_INFO);
   app.pApplicationName = app.pEngineName = "tensorgrad";
@@ -134,9 +132,9 @@ Result<void> Instance::initialize(bool validation) {
   if (validation) {
     if (!debugUtils_ ||
         !offers(instanceExtensions(validationLayer), VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME)) {
-      return fail(fmt::format("validation was asked for, but the installed {} has no {}", validationLayer,
-                              debugUtils_ ? VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME
-                                          : VK_EXT_DEBUG_UTILS_EXTENSION_NAME));
+      return fail("validation was asked for, but the installed {} has no {}", validationLayer,
+                  debugUtils_ ? VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME
+                              : VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
     }
     layers.push_back(validationLayer);
     extensions.push_back(VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME);
@@ -152,8 +150,7 @@ Result<void> Instance::initialize(bool validation) {
   if (result == VK_ERROR_INCOMPATIBLE_DRIVER) {
     return fail("no Vulkan driver is installed (VK_ERROR_INCOMPATIBLE_DRIVER)");
   }
-  if (result != VK_SUCCESS)
-    return fail(fmt::format("cannot create a Vulkan instance: {}", resultName(result)));
+  if (result != VK_SUCCESS) return fail("cannot create a Vulkan instance: {}", resultName(result));
   countHandles(1);
   if (!instancePointersLoaded) volkLoadInstanceOnly(raw_);
   instancePointersLoaded = true;
@@ -161,7 +158,7 @@ Result<void> Instance::initialize(bool validation) {
   if (!validation) return {};
   result = vkCreateDebugUtilsMessengerEXT(raw_, &messenger, nullptr, &messenger_);
   if (result != VK_SUCCESS) {
-    return fail(fmt::format("cannot create the validation messenger: {}", resultName(result)));
+    return fail("cannot create the validation messenger: {}", resultName(result));
   }
   countHandles(1);
   return {};

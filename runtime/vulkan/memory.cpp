@@ -47,14 +47,14 @@ int chooseType(const DeviceState& state, uint32_t allowed, MemoryKind kind) {
 
 Result<void> checkSize(const DeviceState& state, const std::string& name, int64_t bytes) {
   const DeviceInfo& info = state.probe.info;
-  if (bytes < 0) return fail(fmt::format("buffer '{}' has a negative size ({} bytes)", name, bytes));
+  if (bytes < 0) return fail("buffer '{}' has a negative size ({} bytes)", name, bytes);
   if (bytes > info.heapBytes) {
-    return fail(fmt::format("buffer '{}' needs {} bytes, more than the {} bytes of memory that {} has", name,
-                            bytes, info.heapBytes, info.name));
+    return fail("buffer '{}' needs {} bytes, more than the {} bytes of memory that {} has", name, bytes,
+                info.heapBytes, info.name);
   }
   if (bytes > info.maxAllocationBytes) {
-    return fail(fmt::format("buffer '{}' needs {} bytes, but {} limits one allocation to {} bytes", name,
-                            bytes, info.name, info.maxAllocationBytes));
+    return fail("buffer '{}' needs {} bytes, but {} limits one allocation to {} bytes", name, bytes,
+                info.name, info.maxAllocationBytes);
   }
   return {};
 }
@@ -81,7 +81,7 @@ Result<void> createBuffer(DeviceState& state, Allocation& made, Sharing sharing)
                VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
   VkResult result = state.make(made.buffer, info, state.vk().vkCreateBuffer, state.vk().vkDestroyBuffer,
                                VK_OBJECT_TYPE_BUFFER, made.name);
-  if (result != VK_SUCCESS) return state.failure(result, fmt::format("creating buffer '{}'", made.name));
+  if (result != VK_SUCCESS) return state.failure(result, "creating buffer '{}'", made.name);
   return {};
 }
 
@@ -91,7 +91,7 @@ Result<uint32_t> typesOf(DeviceState& state, const BufferOptions& options) {
   VkResult result = state.vk().vkGetMemoryHostPointerPropertiesEXT(state.raw(), handleOf(Sharing::callers),
                                                                    options.memory, &types);
   if (result != VK_SUCCESS)
-    return state.failure(result, fmt::format("asking about the memory of buffer '{}'", options.name));
+    return state.failure(result, "asking about the memory of buffer '{}'", options.name);
   return types.memoryTypeBits;
 }
 
@@ -107,8 +107,7 @@ Result<void> bindMemory(DeviceState& state, Allocation& made, const BufferOption
   }
   const int type = chooseType(state, allowed, options.kind);
   if (type < 0) {
-    return fail(
-        fmt::format("{} has no memory of the kind buffer '{}' needs", state.probe.info.name, made.name));
+    return fail("{} has no memory of the kind buffer '{}' needs", state.probe.info.name, made.name);
   }
   auto info = typed<VkMemoryAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO);
   info.allocationSize = sharing == Sharing::callers ? VkDeviceSize(made.capacity) : needs.size;
@@ -128,9 +127,9 @@ Result<void> bindMemory(DeviceState& state, Allocation& made, const BufferOption
   const std::string doing = fmt::format("allocating buffer '{}' of {} bytes", made.name, made.bytes);
   VkResult result = state.make(made.memory, info, vk.vkAllocateMemory, vk.vkFreeMemory,
                                VK_OBJECT_TYPE_DEVICE_MEMORY, made.name);
-  if (result != VK_SUCCESS) return state.failure(result, doing);
+  if (result != VK_SUCCESS) return state.failure(result, "{}", doing);
   result = vk.vkBindBufferMemory(state.raw(), made.buffer.get(), made.memory.get(), 0);
-  if (result != VK_SUCCESS) return state.failure(result, doing);
+  if (result != VK_SUCCESS) return state.failure(result, "{}", doing);
   made.mapped = options.memory;
   if (made.mapped) return {};
 
@@ -140,7 +139,7 @@ Result<void> bindMemory(DeviceState& state, Allocation& made, const BufferOption
   if (!map || !(flags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT)) return {};
   void* address = nullptr;
   result = vk.vkMapMemory(state.raw(), made.memory.get(), 0, VK_WHOLE_SIZE, 0, &address);
-  if (result != VK_SUCCESS) return state.failure(result, fmt::format("mapping buffer '{}'", made.name));
+  if (result != VK_SUCCESS) return state.failure(result, "mapping buffer '{}'", made.name);
   made.mapped = static_cast<std::byte*>(address);
   return {};
 }
@@ -150,8 +149,8 @@ Result<void> bindMemory(DeviceState& state, Allocation& made, const BufferOption
 Result<Allocation> allocate(DeviceState& state, const BufferOptions& options) {
   TG_CHECK(checkSize(state, options.name, options.bytes));
   if (options.memory && !state.probe.info.takesHostMemory)
-    return fail(fmt::format("{} takes no memory of the program's for buffer '{}': it lacks {}",
-                            state.probe.info.name, options.name, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME));
+    return fail("{} takes no memory of the program's for buffer '{}': it lacks {}", state.probe.info.name,
+                options.name, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
   Allocation made;
   made.name = options.name;
   made.bytes = options.bytes;

@@ -345,7 +345,7 @@ Result<std::vector<Probe>> probeDevices(VkInstance instance) {
   std::vector<VkPhysicalDevice> physical(count);
   if (result == VK_SUCCESS) result = vkEnumeratePhysicalDevices(instance, &count, physical.data());
   if (result != VK_SUCCESS && result != VK_INCOMPLETE) {
-    return fail(fmt::format("cannot list the Vulkan devices: {}", resultName(result)));
+    return fail("cannot list the Vulkan devices: {}", resultName(result));
   }
   physical.resize(count);
   std::vector<Probe> probes;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/vulkan/recording.h"
 
-#include <fmt/format.h>
-
 #include "runtime/vulkan/command_check.h"
 #include "runtime/vulkan/descriptors.h"
 #include "runtime/vulkan/device_state.h"
@@ -61,8 +59,7 @@ struct Recording::Impl {
 Result<void> Recording::Impl::createQueries(int64_t work) {
   if (timestamps == Timestamps::none) return {};
   if (!state().probe.info.timestamps) {
-    return fail(
-        fmt::format("{} cannot time dispatches: its queue has no timestamps", state().probe.info.name));
+    return fail("{} cannot time dispatches: its queue has no timestamps", state().probe.info.name);
   }
   queryCount = timestamps == Timestamps::ends ? 2 : uint32_t(2 * work);
   if (!queryCount) return {};
@@ -71,8 +68,7 @@ Result<void> Recording::Impl::createQueries(int64_t work) {
   info.queryCount = queryCount;
   VkResult result = state().make(queries, info, vk().vkCreateQueryPool, vk().vkDestroyQueryPool,
                                  VK_OBJECT_TYPE_QUERY_POOL, name);
-  if (result != VK_SUCCESS)
-    return state().failure(result, fmt::format("creating the timestamps of '{}'", name));
+  if (result != VK_SUCCESS) return state().failure(result, "creating the timestamps of '{}'", name);
   return {};
 }
 
@@ -81,13 +77,13 @@ Result<void> Recording::Impl::createCommandBuffer() {
   poolInfo.queueFamilyIndex = state().probe.queueFamily;
   VkResult result = state().make(pool, poolInfo, vk().vkCreateCommandPool, vk().vkDestroyCommandPool,
                                  VK_OBJECT_TYPE_COMMAND_POOL, name);
-  if (result != VK_SUCCESS) return state().failure(result, fmt::format("recording '{}'", name));
+  if (result != VK_SUCCESS) return state().failure(result, "recording '{}'", name);
   auto info = typed<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
   info.commandPool = pool.get();
   info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
   info.commandBufferCount = 1;
   result = vk().vkAllocateCommandBuffers(state().raw(), &info, &commands);
-  if (result != VK_SUCCESS) return state().failure(result, fmt::format("recording '{}'", name));
+  if (result != VK_SUCCESS) return state().failure(result, "recording '{}'", name);
   state().setName(VK_OBJECT_TYPE_COMMAND_BUFFER, commands, name);
   return {};
 }
@@ -109,7 +105,7 @@ void Recording::Impl::add(const Dispatch& dispatch, uint32_t number) {
 Result<void> Recording::Impl::record(const std::vector<Command>& all) {
   auto begin = typed<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
   VkResult result = vk().vkBeginCommandBuffer(commands, &begin);
-  if (result != VK_SUCCESS) return state().failure(result, fmt::format("recording '{}'", name));
+  if (result != VK_SUCCESS) return state().failure(result, "recording '{}'", name);
   memoryBarrier(vk(), commands, workStages | VK_PIPELINE_STAGE_HOST_BIT,
                 workWrites | VK_ACCESS_HOST_WRITE_BIT, workStages, workAccesses);
   if (queries) vk().vkCmdResetQueryPool(commands, queries.get(), 0, queryCount);
@@ -133,7 +129,7 @@ Result<void> Recording::Impl::record(const std::vector<Command>& all) {
   stamp(Timestamps::ends, stamps);
   memoryBarrier(vk(), commands, workStages, workWrites, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
   result = vk().vkEndCommandBuffer(commands);
-  if (result != VK_SUCCESS) return state().failure(result, fmt::format("recording '{}'", name));
+  if (result != VK_SUCCESS) return state().failure(result, "recording '{}'", name);
   return {};
 }
 
@@ -180,9 +176,8 @@ Result<void> Recording::submit() {
 Result<void> Recording::wait() { return impl_->state().waitFor(lastSubmission_); }
 
 Result<std::vector<DeviceTime>> Recording::times() {
-  if (impl_->timestamps == Timestamps::none)
-    return fail(fmt::format("'{}' was recorded without timestamps", impl_->name));
-  if (!lastSubmission_) return fail(fmt::format("'{}' was never submitted, so it has no times", impl_->name));
+  if (impl_->timestamps == Timestamps::none) return fail("'{}' was recorded without timestamps", impl_->name);
+  if (!lastSubmission_) return fail("'{}' was never submitted, so it has no times", impl_->name);
   TG_CHECK(wait());
   DeviceState& state = impl_->state();
   std::vector<uint64_t> ticks(impl_->queryCount);
@@ -190,8 +185,7 @@ Result<std::vector<DeviceTime>> Recording::times() {
   VkResult result = impl_->vk().vkGetQueryPoolResults(
       state.raw(), impl_->queries.get(), 0, uint32_t(ticks.size()), ticks.size() * sizeof(uint64_t),
       ticks.data(), sizeof(uint64_t), VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
-  if (result != VK_SUCCESS)
-    return state.failure(result, fmt::format("reading the times of '{}'", impl_->name));
+  if (result != VK_SUCCESS) return state.failure(result, "reading the times of '{}'", impl_->name);
   // The counter may have fewer than 64 bits and wrap between two readings.
   const uint32_t bits = state.probe.timestampBits;
   const uint64_t mask = bits >= 64 ? UINT64_MAX : (uint64_t(1) << bits) - 1;

@@ -66,9 +66,9 @@ Result<Selection> ownDevice(std::span<const DeviceInfo> devices, int number) {
     if (!devices[i].unusable.empty() || devices[i].type != type || count++ != number) continue;
     return Selection{int(i), fmt::format("{} device {} of this host, for its rank {}", type, number, number)};
   }
-  return fail(fmt::format("this host has {}, and none is left for its rank {}; --device=INDEX says "
-                          "that ranks share one. There are: {}",
-                          countText(count, type + " device"), number, listing(devices)));
+  return fail("this host has {}, and none is left for its rank {}; --device=INDEX says that ranks share one. "
+              "There are: {}",
+              countText(count, type + " device"), number, listing(devices));
 }
 
 }  // namespace
@@ -104,16 +104,15 @@ Result<Selection> selectDevice(std::span<const DeviceInfo> devices, std::string_
   if (isIndex(wanted, devices.size())) {
     const int i = std::stoi(wanted);
     const DeviceInfo& d = devices[size_t(i)];
-    if (!d.unusable.empty())
-      return fail(fmt::format("device {} ({}) cannot be used: {}", i, d.name, d.unusable));
+    if (!d.unusable.empty()) return fail("device {} ({}) cannot be used: {}", i, d.name, d.unusable);
     return chosen(i, fmt::format("device {} was asked for", i));
   }
   int i = best(devices, [&](const DeviceInfo& d) { return d.uuid == wanted; });
   if (i >= 0) return chosen(i, "its UUID was asked for");
   i = best(devices, [&](const DeviceInfo& d) { return lower(d.name).find(wanted) != std::string::npos; });
   if (i >= 0) return chosen(i, fmt::format("its name contains '{}'", select));
-  return fail(fmt::format("no usable Vulkan device is '{}' by index, UUID or part of its name; there are: {}",
-                          select, listing(devices)));
+  return fail("no usable Vulkan device is '{}' by index, UUID or part of its name; there are: {}", select,
+              listing(devices));
 }
 
 }  // namespace tg::vulkan

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/vulkan/share.h"
 
-#include <fmt/format.h>
-
 #include "runtime/vulkan/device_state.h"
 
 namespace tg::vulkan {
@@ -11,8 +9,7 @@ namespace {
 
 Result<void> checkShared(const DeviceState& state) {
   if (state.shared) return {};
-  return fail(
-      fmt::format("the device {} was not opened to be shared with another API", state.probe.info.name));
+  return fail("the device {} was not opened to be shared with another API", state.probe.info.name);
 }
 
 Result<int> share(DeviceState& state, VkSemaphore semaphore) {
@@ -33,13 +30,13 @@ Result<SharedMemory> shareMemory(const Buffer& buffer) {
   TG_CHECK(checkShared(state));
   const Allocation& allocation = buffer.allocation();
   if (!allocation.sharedBytes)
-    return fail(fmt::format("buffer '{}' is in host memory, which is not shared", allocation.name));
+    return fail("buffer '{}' is in host memory, which is not shared", allocation.name);
   auto info = typed<VkMemoryGetFdInfoKHR>(VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR);
   info.memory = allocation.memory.get();
   info.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
   SharedMemory out{-1, allocation.sharedBytes};
   VkResult result = state.vk().vkGetMemoryFdKHR(state.raw(), &info, &out.descriptor);
-  if (result != VK_SUCCESS) return state.failure(result, fmt::format("sharing buffer '{}'", allocation.name));
+  if (result != VK_SUCCESS) return state.failure(result, "sharing buffer '{}'", allocation.name);
   return out;
 }
 

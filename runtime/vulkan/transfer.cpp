@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include <fmt/format.h>
-
 #include "runtime/vulkan/device_state.h"
 #include "runtime/vulkan/memory.h"
 
@@ -25,12 +23,11 @@ struct Piece {
 template <class T>
 Result<void> checkRanges(Device& device, std::span<const T> all, const char* what) {
   for (const T& t : all) {
-    if (!t.buffer || &t.buffer->device() != &device)
-      return fail(fmt::format("a {} names no buffer of this device", what));
+    if (!t.buffer || &t.buffer->device() != &device) return fail("a {} names no buffer of this device", what);
     const int64_t size = t.buffer->bytes();
     if (t.offset < 0 || t.bytes < 0 || t.offset > size || t.bytes > size - t.offset) {
-      return fail(fmt::format("a {} of {} bytes at byte {} lies outside buffer '{}' of {} bytes", what,
-                              t.bytes, t.offset, t.buffer->name(), size));
+      return fail("a {} of {} bytes at byte {} lies outside buffer '{}' of {} bytes", what, t.bytes, t.offset,
+                  t.buffer->name(), size);
     }
   }
   return {};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The schedules that are worth timing, for every region of the sweep: each is legal, and means the same.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -66,8 +66,8 @@ Result<std::vector<std::byte>> bytesOf(const Value& param, const KernelArray& ar
     fits = type.shape[axis] == Shape::kDynamic || type.shape[axis] == array.shape[axis];
   size_t count = static_cast<size_t>(array.shape.elements() * type.lanes);
   if (!fits || (!array.values.empty() && array.values.size() != count))
-    return fail(fmt::format("the array of %{}, {} with {} values, does not fit {}", param.name,
-                            array.shape.str(), array.values.size(), type.str()));
+    return fail("the array of %{}, {} with {} values, does not fit {}", param.name, array.shape.str(),
+                array.values.size(), type.str());
   size_t size = elementBytes(type, wide);
   std::vector<std::byte> bytes(count * size);
   for (size_t i = 0; i < count; ++i)
@@ -94,7 +94,7 @@ Result<KernelOutcome> runArrays(const Module& module, const Item& kernel, const 
   std::vector<Shape> shapes;
   for (const auto& param : kernel.body.args) {
     auto found = arrays.find(param->name);
-    if (found == arrays.end()) return fail(fmt::format("there is no array for %{}", param->name));
+    if (found == arrays.end()) return fail("there is no array for %{}", param->name);
     TG_TRY(std::vector<std::byte> bytes, bytesOf(*param, found->second, schedule.wide));
     memory.push_back(std::move(bytes));
     shapes.push_back(found->second.shape);

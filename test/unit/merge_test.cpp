@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that stand together in one: side by side, each in workgroups of its own, and over the same rows.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "ir/parser.h"

@@ -67,10 +67,8 @@ std::vector<int64_t> PlansInParts::divisors() const {
 Result<void> PlansInParts::checkParts() const {
   const std::string& function = entries_.front();
   if (source_.stage != Stage::tensor)
-    return fail(fmt::format("the module is of stage {}, but a batch in parts needs stage tensor",
-                            name(source_.stage)));
-  if (rows() == 0)
-    return fail(fmt::format("no argument of @{} says which axis is its batch: {{batch = 0}}", function));
+    return fail("the module is of stage {}, but a batch in parts needs stage tensor", name(source_.stage));
+  if (rows() == 0) return fail("no argument of @{} says which axis is its batch: {{batch = 0}}", function);
   if (rows() == 1) return fail("the batch has only one row");
   TG_TRY(const PassManager pipeline, PassManager::parse(options_.pipeline));
   for (const PipelineStep& step : pipeline.steps()) {
@@ -79,7 +77,7 @@ Result<void> PlansInParts::checkParts() const {
           return step.pass->name == "set-dim" && option.name == "name" && option.value.text == kBatchDim;
         });
     if (setsBatch || step.pass->name == "set-batch")
-      return fail(fmt::format("the passes already set the batch size by {}", step.pass->name));
+      return fail("the passes already set the batch size by {}", step.pass->name);
   }
   TG_TRY(const std::string passes, accumulating(options_.pipeline, [](int64_t calls) { return calls; }));
   if (passes.empty()) return fail("the passes have no append-grad, which sums the gradients of parts");

@@ -125,7 +125,7 @@ static Result<Json> parseResults(const std::string& text, const std::string& pat
                 return row.is_object() && row.contains("model") && isText(row, "model") &&
                        isText(row, "device") && isText(row, "driver");
               });
-  if (!good) return fail(fmt::format("{} holds no results of tg-run bench --results", path));
+  if (!good) return fail("{} holds no results of tg-run bench --results", path);
   return rows;
 }
 

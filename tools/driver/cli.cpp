@@ -210,12 +210,12 @@ Result<void> CommandLine::collectPasses() {
 
 Result<void> CommandLine::checkNames() {
   if (inputs_.size() > 1)
-    return fail(fmt::format("one input file, not {}: '{}' and '{}'", inputs_.size(), inputs_[0], inputs_[1]));
+    return fail("one input file, not {}: '{}' and '{}'", inputs_.size(), inputs_[0], inputs_[1]);
   if (!inputs_.empty()) command_.input = inputs_[0];
   for (auto* names : {&command_.printBefore, &command_.printAfter})
     for (std::string& name : *names) {
       const PassInfo* pass = findPass(name);
-      if (!pass) return fail(fmt::format("no pass is named '{}'; see tg-opt --list-passes", name));
+      if (!pass) return fail("no pass is named '{}'; see tg-opt --list-passes", name);
       name = pass->name;
     }
   if (const std::string& each = verifyEach_; !each.empty()) {
@@ -223,7 +223,7 @@ Result<void> CommandLine::checkNames() {
                                             : each == "on"        ? std::optional(VerifyEach::on)
                                             : each == "roundtrip" ? std::optional(VerifyEach::roundtrip)
                                                                   : std::nullopt;
-    if (!known) return fail(fmt::format("--verify-each is off, on or roundtrip, not '{}'", each));
+    if (!known) return fail("--verify-each is off, on or roundtrip, not '{}'", each);
     command_.pipeline.verifyEach(*known);
   }
   // `spirv-emit{emit=glsl}` names an emitter: the pass stops at kernels, and the emitter then writes them.
@@ -243,7 +243,7 @@ Result<void> CommandLine::checkNames() {
     forms += ", " + emitter.name;
   }
   if (command_.emit == "text") return {};
-  return fail(fmt::format("{} cannot write '{}'; it can write: {}", command_.tool, command_.emit, forms));
+  return fail("{} cannot write '{}'; it can write: {}", command_.tool, command_.emit, forms);
 }
 
 ParsedCommand CommandLine::parse(int argc, char** argv) {

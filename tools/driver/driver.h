@@ -22,7 +22,10 @@ template <class T>
 Result<T> withCode(ExitCode code, Result<T> result) {
   return result ? std::move(result) : Result<T>(withCode(code, result.takeError()));
 }
-inline Error usageError(std::string message) { return withCode(exitUsage, fail(std::move(message))); }
+template <class... Args>
+Error usageError(fmt::format_string<Args...> format, Args&&... args) {
+  return withCode(exitUsage, fail(fmt::format(format, std::forward<Args>(args)...)));
+}
 
 /// Hooks for programs that link more than passes.
 struct OptHooks {

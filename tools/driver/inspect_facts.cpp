@@ -98,8 +98,7 @@ Result<std::unique_ptr<Module>> readModule(const std::string& path) {
 /// Reads a module. A file whose name does not say that it is a module must begin like one, or its kind is unknown.
 Result<Facts> moduleOf(const std::string& path) {
   if (!path.ends_with(".tgir") && expectFile(path) && !beginsModule(headOf(path)))
-    return fail(fmt::format(
-        "{}: the file is neither a safetensors file, a module nor a bundle's manifest.json", path));
+    return fail("{}: the file is neither a safetensors file, a module nor a bundle's manifest.json", path);
   TG_TRY(auto module, readModule(path));
   Facts out = {{"kind", "module"}, {"path", path}, {"damage", ""}};
   out.update(moduleFacts(*module));
@@ -199,8 +198,7 @@ Result<Facts> envOf(const std::string& file) {
   TG_CHECK(expectFile(file));
   TG_TRY(const std::string text, readInput(file));
   Facts env = parseJson<Facts>(text);
-  return env.is_object() ? Result<Facts>(std::move(env))
-                         : fail(fmt::format("{}: expected a JSON object", file));
+  return env.is_object() ? Result<Facts>(std::move(env)) : fail("{}: expected a JSON object", file);
 }
 
 Result<Facts> runFacts(const std::string& path) {
@@ -268,8 +266,8 @@ Result<Facts> inspectPath(const std::string& given) {
   case TrainedKind::none: break;
   }
   if (fs::exists(fs::path(path) / kManifest, error)) return bundleFacts(path);
-  if (!fs::exists(path, error)) return fail(fmt::format("{}: no such file or folder", path));
-  return fail(fmt::format("{}: the folder is neither a run, a checkpoint nor a bundle", path));
+  if (!fs::exists(path, error)) return fail("{}: no such file or folder", path);
+  return fail("{}: the folder is neither a run, a checkpoint nor a bundle", path);
 }
 
 namespace {

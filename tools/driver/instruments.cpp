@@ -69,7 +69,7 @@ Result<void> addTree(PassManager& pipeline, const Command& command, int section,
   if (section > 0) folder /= fmt::format("section_{}", section);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) return fail(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+  if (error) return fail("cannot make the folder {}: {}", folder.string(), error.message());
   auto write = [folder, options = command.printOptions(), &failed](int number, const std::string& name,
                                                                    const Module& module) {
     if (failed) return;

@@ -23,7 +23,7 @@ namespace tg {
 namespace fs = std::filesystem;
 
 static Error cannot(std::string_view what, const std::string& path) {
-  return fail(fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
+  return fail("cannot {} {}: {}", what, path, std::strerror(errno));
 }
 
 Result<std::string> readInput(const std::string& path) {
@@ -34,7 +34,7 @@ Result<std::string> readInput(const std::string& path) {
 
 Result<void> mayWrite(const std::string& flag, const std::string& path) {
   if (path.empty() || path == "-") return {};
-  auto refuse = [&](const std::string& why) { return fail(fmt::format("{}={}: {}", flag, path, why)); };
+  auto refuse = [&](const std::string& why) { return fail("{}={}: {}", flag, path, why); };
   struct stat status {};
   const bool there = ::stat(path.c_str(), &status) == 0;
   if (!there && errno != ENOENT) return refuse(std::strerror(errno));
@@ -51,7 +51,7 @@ Result<void> mayWrite(const std::string& flag, const std::string& path) {
 
 Result<void> mayMakeFolder(const std::string& flag, const std::string& path) {
   std::error_code error;
-  auto refuse = [&](const std::string& why) { return fail(fmt::format("{}={}: {}", flag, path, why)); };
+  auto refuse = [&](const std::string& why) { return fail("{}={}: {}", flag, path, why); };
   fs::path at = fs::absolute(path, error).lexically_normal();
   if (error) return refuse(fmt::format("where this runs: {}", error.message()));
   if (!at.has_filename()) at = at.parent_path();
@@ -68,15 +68,13 @@ Result<void> notOverOther(const std::string& flag, const std::string& path, bool
   if (path.empty() || path == "-" || !fs::is_regular_file(path, error)) return {};
   for (const std::string& input : read)
     if (fs::equivalent(path, input, error))
-      return fail(fmt::format("{}={} would be written over {}, which is read: choose another name", flag,
-                              path, input));
+      return fail("{}={} would be written over {}, which is read: choose another name", flag, path, input);
   std::ifstream file(path, std::ios::binary);
   std::string start(4096, '\0');
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   start.resize(static_cast<size_t>(file.gcount()));
   if (start.empty() || begins(start)) return {};
-  return fail(fmt::format("{}={} would replace a file of another kind: remove it or choose another name",
-                          flag, path));
+  return fail("{}={} would replace a file of another kind: remove it or choose another name", flag, path);
 }
 
 Result<void> notOneFile(const std::vector<OutputFile>& outputs) {
@@ -89,8 +87,8 @@ Result<void> notOneFile(const std::vector<OutputFile>& outputs) {
     fs::path file = fs::weakly_canonical(fs::absolute(path, error), error);
     const auto [other, added] = known.emplace(std::move(file), &output);
     if (!added)
-      return fail(fmt::format("{}={} and {}={} are one file: choose another name for one of them",
-                              other->second->flag, other->second->path, output.flag, path));
+      return fail("{}={} and {}={} are one file: choose another name for one of them", other->second->flag,
+                  other->second->path, output.flag, path);
   }
   return {};
 }
@@ -136,7 +134,7 @@ Result<void> writeOutput(const std::string& path, const std::string& text) {
   }
   std::error_code error;
   fs::file_status status = fs::status(path, error);
-  if (fs::is_directory(status)) return fail(fmt::format("cannot write {}: it is a directory", path));
+  if (fs::is_directory(status)) return fail("cannot write {}: it is a directory", path);
   if (fs::exists(status) && !fs::is_regular_file(status)) return writeThrough(path, text);
   return writeBeside(
       path, text, [](const char* temporary, const char* target) { return ::rename(temporary, target) == 0; });

@@ -85,7 +85,7 @@ Result<void> Invocation::checkRoundTrip(const Module& module, std::string_view w
   std::string text = print(module);
   auto again = parse(text, fmt::format("<{} printed>", when));
   if (!again) {
-    Error error = fail(fmt::format("round trip: the printed {} does not parse", when));
+    Error error = fail("round trip: the printed {} does not parse", when);
     error.append(again.takeError());
     return error;
   }
@@ -98,8 +98,8 @@ Result<void> Invocation::checkRoundTrip(const Module& module, std::string_view w
     begin = begin == std::string::npos ? 0 : begin + 1;
     return from.substr(begin, from.find('\n', begin) - begin);
   };
-  return fail(fmt::format("round trip: the {} changes on line {}, from\n{}\nto\n{}", when, line, lineAt(text),
-                          lineAt(second)));
+  return fail("round trip: the {} changes on line {}, from\n{}\nto\n{}", when, line, lineAt(text),
+              lineAt(second));
 }
 
 Result<std::string> Invocation::write(const Module& module) const {

@@ -5,8 +5,6 @@
 
 #include <set>
 
-#include <fmt/format.h>
-
 #include "passes/plugin.h"
 
 namespace tg {
@@ -16,17 +14,17 @@ Result<void> loadPassPlugin(const std::string& file) {
   // The loader would search for a name without a folder among the system's libraries.
   const std::string path = file.find('/') == std::string::npos ? "./" + file : file;
   void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!object) return fail(fmt::format("the pass plug-in cannot be loaded: {}", dlerror()));
+  if (!object) return fail("the pass plug-in cannot be loaded: {}", dlerror());
   if (!loaded.insert(object).second) return {};
   auto* entry = reinterpret_cast<const PassPlugin* (*)()>(dlsym(object, "tgPassPlugin"));
-  if (!entry) return fail(fmt::format("{} is not a pass plug-in: it has no TG_PASS_PLUGIN(…)", file));
+  if (!entry) return fail("{} is not a pass plug-in: it has no TG_PASS_PLUGIN(…)", file);
   const PassPlugin& plugin = *entry();
   if (plugin.version != kPassPluginVersion)
-    return fail(fmt::format("{} is a pass plug-in of version {}, and this tool takes version {}: build it "
-                            "against this tool's headers",
-                            file, plugin.version, kPassPluginVersion));
+    return fail("{} is a pass plug-in of version {}, and this tool takes version {}: build it against this "
+                "tool's headers",
+                file, plugin.version, kPassPluginVersion);
   auto done = plugin.registerPasses();
-  return done ? done : fail(fmt::format("{} ({}): {}", file, plugin.name, done.error().message()));
+  return done ? done : fail("{} ({}): {}", file, plugin.name, done.error().message());
 }
 
 Result<void> loadPassPlugins(const std::vector<std::string>& args) {

@@ -82,7 +82,7 @@ Result<std::shared_ptr<collective::Engine>> joinRanks(const RankFlags& flags) {
   const bool several = asked || (flags.collective == "auto" && isLaunched());
   if (!several) return std::shared_ptr<collective::Engine>();
   auto engine = collective::openPlugin(libraries(), flags.timeout);
-  if (!engine) return fail(fmt::format("--collective={}: {}", flags.collective, engine.error().message()));
+  if (!engine) return fail("--collective={}: {}", flags.collective, engine.error().message());
   return engine;
 }
 
@@ -150,7 +150,7 @@ int endJob(const CLI::App& app, collective::Engine& ranks, const Error& error) {
   // All ranks see that one is lost. One of them reports it and ends the others.
   if (rankLost && !ranks.reportsFailure()) std::this_thread::sleep_for(kUntilKilled);
   if (!rankLost || ranks.reportsFailure())
-    report(app, rankLost ? error : fail(fmt::format("rank {}: {}", ranks.rank(), error.message())));
+    report(app, rankLost ? error : fail("rank {}: {}", ranks.rank(), error.message()));
   std::fflush(nullptr);
   ranks.abort(code);
   return code;

@@ -62,9 +62,8 @@ bool hasLoss(const Item& func) {
 Result<void> Check::setUp() {
   // Gradients that are written by hand may belong to a function without a loss.
   if (const Item* func = module_.func(flags_.function); func && !hasLoss(*func))
-    return failAt(
-        func->loc,
-        fmt::format("@{}: its first result is differentiated, so it must be one float number", func->name));
+    return failAt(func->loc, "@{}: its first result is differentiated, so it must be one float number",
+                  func->name);
   TG_CHECK(setStorage());
   TG_CHECK(setInputs());
   TG_TRY(RunResult first, interpreter_.run(flags_.function, inputs_));
@@ -141,7 +140,7 @@ Result<std::unique_ptr<Module>> withGradients(std::unique_ptr<Module> module, co
                                               const CheckFlags& flags) {
   std::string pipeline = model.pipeline;
   const Item* func = module->func(flags.function);
-  if (!func) return fail(fmt::format("{} has no function @{}", model.file, flags.function));
+  if (!func) return fail("{} has no function @{}", model.file, flags.function);
   bool has = std::any_of(func->body.ops.begin(), func->body.ops.end(),
                          [](const auto& op) { return op->code == Opcode::param_grad; });
   if (pipeline.empty() && !has) pipeline = fmt::format("append-grad{{func={}}}", flags.function);
@@ -233,8 +232,7 @@ struct CheckGrad : Verb {
     int checked = 0, wrong = 0;
     for (const Item* param : checkedParams(module, check)) {
       auto found = compared.find(param->name);
-      if (found == compared.end())
-        return fail(fmt::format("the compiled module keeps no gradient of @{}", param->name));
+      if (found == compared.end()) return fail("the compiled module keeps no gradient of @{}", param->name);
       ++checked;
       if (found->second.close) continue;
       ++wrong;

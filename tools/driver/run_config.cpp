@@ -145,7 +145,7 @@ class ConfigReader {
     if (atEnd() || peek() == '\n') return {};
     return wrong("expected the end of the line; text goes in quotes");
   }
-  Error wrong(const std::string& why) const { return fail(fmt::format("{}:{}: {}", where_, line_, why)); }
+  Error wrong(const std::string& why) const { return fail("{}:{}: {}", where_, line_, why); }
 
   Result<std::string> key() {
     if (peek() == '"' || peek() == '\'') {
@@ -254,7 +254,7 @@ class RunConfigFormat : public CLI::Config {
     const std::string file = app_.get_config_ptr()->as<std::string>();
     std::string text;
     std::getline(input, text, '\0');  // /dev/zero has no end
-    if (!input.eof()) refuse(fail(fmt::format("{} is not text: byte {} is zero", file, text.size())));
+    if (!input.eof()) refuse(fail("{} is not text: byte {} is zero", file, text.size()));
     if (auto whole = configHashes(text, file); !whole) refuse(whole.error());
     auto entries = parseConfig(text, file);
     if (!entries) refuse(entries.error());
@@ -263,7 +263,7 @@ class RunConfigFormat : public CLI::Config {
       const CLI::Option* option = optionOf(entry.key);
       if (!option) refuse(fail(unknown(entry, file)));
       if (entry.values.size() > static_cast<size_t>(std::max(1, option->get_items_expected_max())))
-        refuse(fail(fmt::format("{}:{}: '{}' takes one value", file, entry.line, entry.key)));
+        refuse(fail("{}:{}: '{}' takes one value", file, entry.line, entry.key));
       if (typedInstead(*option)) continue;
       if (option->empty()) taken_.insert(option->get_single_name());
       out.push_back({{}, entry.key, std::move(entry.values)});

@@ -19,7 +19,7 @@ static Result<std::pair<std::string, int64_t>> namedExtent(const std::string& te
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") ==
       std::string::npos;
   if (name.empty() || !plain || status != std::errc() || at != end || extent < 1)
-    return fail(fmt::format("expected a name of axes and their extent, such as time=256, not '{}'", text));
+    return fail("expected a name of axes and their extent, such as time=256, not '{}'", text);
   return std::pair(name, extent);
 }
 
@@ -38,8 +38,8 @@ CLI::Option* addSetDimFlag(CLI::App& app, std::vector<std::string>& into) {
 Result<void> setDims(const ModelFlags& flags, std::unique_ptr<Module>& module) {
   if (flags.dims.empty()) return {};
   if (module->stage > Stage::tensor)
-    return fail(fmt::format("--set-dim needs a module of stage tensor, and {} is of stage {}", flags.file,
-                            name(module->stage)));
+    return fail("--set-dim needs a module of stage tensor, and {} is of stage {}", flags.file,
+                name(module->stage));
   std::string passes;
   for (const std::string& text : flags.dims) {
     TG_TRY(const auto given, withCode(exitUsage, namedExtent(text)));

@@ -37,7 +37,7 @@ Result<Candidate> candidateOfJson(const std::string& text, const std::string& fi
   Json json = parseJson<Json>(text);
   if (json.is_array() && json.size() == 1) json = Json(json[0]);
   if (json.is_array())
-    return fail(fmt::format("{}: {} devices where one is wanted; keep one of the list", file, json.size()));
+    return fail("{}: {} devices where one is wanted; keep one of the list", file, json.size());
   Candidate out;
   if (!json.is_object() || !json.contains("target")) {
     TG_TRY(out.target, targetFromJson(text, file));
@@ -48,7 +48,7 @@ Result<Candidate> candidateOfJson(const std::string& text, const std::string& fi
   auto bytes = [&](const char* key) -> Result<int64_t> {
     if (!json.contains(key)) return int64_t(0);
     if (json[key].is_number_integer() && json[key].get<int64_t>() > 0) return json[key].get<int64_t>();
-    return fail(fmt::format("{}: {} is not a positive integer", file, key));
+    return fail("{}: {} is not a positive integer", file, key);
   };
   TG_TRY(out.memory.heap, bytes("heap_bytes"));
   TG_TRY(out.memory.allocation, bytes("max_allocation_bytes"));

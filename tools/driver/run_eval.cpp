@@ -152,13 +152,15 @@ struct Eval : Verb {
     if (ofRun) {
       runDir = runOf(model.file);
       if (trainedKind(runDir) != TrainedKind::run)
-        return usageError(model.file +
-                          " belongs to no run, so give the module as FILE and this as --weights");
+        return usageError("{}", model.file +
+                                    " belongs to no run, so give the module as FILE and this as --weights");
       TG_CHECK(asStarted(app, runDir, started));
       TG_TRY(const bool hasData, evaluates(started));
       if (flags.data.empty() && !hasData)
-        return usageError(fmt::format(
-            "{} was trained without data for evaluation: give the data to evaluate on by --data", runDir));
+        return usageError(
+            "{}",
+            fmt::format("{} was trained without data for evaluation: give the data to evaluate on by --data",
+                        runDir));
       const bool own = model.weights.empty() && trained.checkpoint;
       TG_CHECK(checkRunFiles(runDir, own ? &trained.checkpoint->state : nullptr));
     }
@@ -166,8 +168,7 @@ struct Eval : Verb {
     model.weights = trained.found.file;
     TG_TRY(std::unique_ptr<Module> source, loadModule(app, model));
     std::vector<std::string> notes;
-    if (!source->func("train") && !source->func(kEval))
-      return fail(fmt::format("{} has no function @eval", model.file));
+    if (!source->func("train") && !source->func(kEval)) return fail("{} has no function @eval", model.file);
     TG_CHECK(ensureEval(*source, notes));
     TG_TRY(out.feed, feedOf(*source, trained, started, runDir));
     if (model.firstRank())
@@ -273,7 +274,7 @@ struct Eval : Verb {
                  countText(feed.evalBatches(), "batch", "batches"), seconds);
     }
     if (std::isfinite(loss)) return exitOk;
-    return withCode(exitNumeric, fail(fmt::format("the loss is {}", loss)));
+    return withCode(exitNumeric, fail("the loss is {}", loss));
   }
 };
 

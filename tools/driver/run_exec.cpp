@@ -54,9 +54,8 @@ Result<const Item*> entryOf(const Module& module, const std::string& wanted) {
   if (name.empty() && funcs.size() == 1) return funcs.front();
   const Item* found = module.func(name.empty() ? "predict" : name);
   if (found) return found;
-  if (name.empty())
-    return fail(fmt::format("choose a function with --entry=NAME: the module has {}", namesOf(funcs)));
-  return fail(fmt::format("there is no function @{}; the module has {}", name, namesOf(funcs)));
+  if (name.empty()) return fail("choose a function with --entry=NAME: the module has {}", namesOf(funcs));
+  return fail("there is no function @{}; the module has {}", name, namesOf(funcs));
 }
 
 /// The inputs, perhaps with another batch size than the function's. Inputs whose text gives no batch size use that of
@@ -69,8 +68,8 @@ Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs)
     TG_TRY(auto spec, parseInputSpec(text));
     const Value* arg = func.arg(spec.first);
     if (!arg)
-      return fail(fmt::format("@{} has no input '{}'; it has {}", func.name, spec.first,
-                              func.body.args.empty() ? "none" : listText(func.body.args, &Value::name)));
+      return fail("@{} has no input '{}'; it has {}", func.name, spec.first,
+                  func.body.args.empty() ? "none" : listText(func.body.args, &Value::name));
     TG_TRY(OpenInput input, openInput(std::move(spec.second), arg->name));
     const std::optional<Shape> own = input.shape();
     opened.emplace_back(arg, std::move(input));
@@ -94,9 +93,9 @@ Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs)
 Result<void> checkAllGiven(const Item& func, const Inputs& inputs) {
   for (const auto& arg : func.body.args)
     if (!inputs.contains(arg->name) && !find(arg->attrs, "host"))
-      return fail(fmt::format(
+      return fail(
           "input '{0}' of type {1} is missing: give --input={0}=SPEC, such as {0}=@{0}.npy or {0}=rand(0)",
-          arg->name, arg->type.str()));
+          arg->name, arg->type.str());
   return {};
 }
 
@@ -163,11 +162,11 @@ Result<void> checkOutputs(const ExecFlags& flags, const ModelFlags& model) {
     if (auto spec = parseInputSpec(text); spec && spec->second.isFile()) read.push_back(spec->second.path);
   for (const std::string& text : flags.outputs) {
     auto [name, file] = outputOf(text);
-    if (file.empty()) return fail(fmt::format("--output={}: give NAME=@FILE.npy", text));
+    if (file.empty()) return fail("--output={}: give NAME=@FILE.npy", text);
     if (file == "-") continue;
     std::error_code error;
     if (!file.ends_with(".npy") && !fs::is_other(file, error))
-      return fail(fmt::format("--output={}: a result is written as .npy, so its file's name ends so", text));
+      return fail("--output={}: a result is written as .npy, so its file's name ends so", text);
     TG_CHECK(mayReplace("--output", file, beginsNpy, read));
     outputs.push_back({"--output", file});
   }
@@ -179,8 +178,8 @@ Result<void> checkResults(const Item& func, const ExecFlags& flags) {
   auto check = [&](const char* flag, const std::string& name) -> Result<void> {
     for (const auto& result : func.results)
       if (result.name == name) return {};
-    return fail(fmt::format("{} names '{}', which is not a result of @{}; it has {}", flag, name, func.name,
-                            listText(func.results, &NamedType::name)));
+    return fail("{} names '{}', which is not a result of @{}; it has {}", flag, name, func.name,
+                listText(func.results, &NamedType::name));
   };
   for (const std::string& text : flags.outputs) TG_CHECK(check("--output", outputOf(text).first));
   for (const std::string& text : flags.expected) {
@@ -197,11 +196,11 @@ Result<void> checkCaptures(const Item& func, const ExecFlags& flags) {
     if (op->code == Opcode::capture) known.push_back(op->word("name"));
   for (const std::string& name : flags.captures) {
     if (known.empty())
-      return fail(fmt::format("--capture={}: @{} has no captures: mark the values to read with tg.capture",
-                              name, func.name));
+      return fail("--capture={}: @{} has no captures: mark the values to read with tg.capture", name,
+                  func.name);
     if (name != "*" && std::find(known.begin(), known.end(), name) == known.end())
-      return fail(fmt::format("--capture names '{}', which is not a capture of @{}; it has {}", name,
-                              func.name, listText(known, [](const std::string& each) { return each; })));
+      return fail("--capture names '{}', which is not a capture of @{}; it has {}", name, func.name,
+                  listText(known, [](const std::string& each) { return each; }));
   }
   return {};
 }

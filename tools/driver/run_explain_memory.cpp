@@ -151,7 +151,7 @@ struct ExplainMemory : Verb {
   /// take fewer bytes.
   Result<std::vector<BudgetPoint>> budgetPoints(const Module& module) const {
     if (module.stage >= Stage::planned)
-      return fail(fmt::format("--budgets plans memory, and the module is of stage {}", name(module.stage)));
+      return fail("--budgets plans memory, and the module is of stage {}", name(module.stage));
     CompileOptions options;
     options.pipeline = model.pipeline;
     options.keepCaptures = "";

@@ -59,14 +59,12 @@ Result<Source> sourceOf(const ExportFlags& flags) {
         isThere(given / "model.tgir") ? given : fs::absolute(given).lexically_normal() / ".." / "..";
     out.module = run.lexically_normal() / "model.tgir";
     if (!isThere(out.module))
-      return fail(
-          fmt::format("{} is neither a run nor a checkpoint of one: there is no model.tgir", given.string()));
+      return fail("{} is neither a run nor a checkpoint of one: there is no model.tgir", given.string());
     if (flags.weights.empty()) TG_CHECK(findWeights(given, out));
     const std::optional<TrainState>& state = out.found.state;
     TG_CHECK(checkRunFiles(run.lexically_normal().string(), state ? &*state : nullptr));
   } else if (given.extension() == ".safetensors") {
-    return fail(fmt::format("{0} has weights only: give the module too, export model.tgir --weights={0}",
-                            given.string()));
+    return fail("{0} has weights only: give the module too, export model.tgir --weights={0}", given.string());
   }
   if (!flags.weights.empty()) TG_CHECK(findWeights(flags.weights, out));
   return out;

@@ -39,7 +39,7 @@ struct Inspect : Verb {
       }
       if (!damage.empty()) {
         std::fflush(stdout);
-        code = report(app, fail(fmt::format("{}: {}", path, damage)));
+        code = report(app, fail("{}: {}", path, damage));
       }
       all.push_back(std::move(*facts));
     }

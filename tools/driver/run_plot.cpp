@@ -135,8 +135,7 @@ struct Plot : Verb {
     if (page != "-") TG_CHECK(withCode(exitUsage, mayReplace("--output", page, beginsPage, {})));
     if (const std::string owner = runOfPage(page);
         !owner.empty() && (dirs.size() > 1 || !isSame(owner, dirs[0])))
-      return usageError(
-          fmt::format("--output={} would replace the run's own page: choose another name", page));
+      return usageError("--output={} would replace the run's own page: choose another name", page);
     if (!page.empty()) {
       TG_TRY(const std::string text, plotPage(dirs));
       TG_CHECK(writeOutput(page, text));

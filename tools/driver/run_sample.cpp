@@ -31,7 +31,7 @@ Result<void> checkPrompt(const Vocabulary& vocabulary, const std::string& prompt
   if (bytes.size() > kShown) bytes = bytes.substr(0, kShown) + "…";
   const std::string what = given ? "--prompt: " + known.error().message()
                                  : "the model does not know a line break, which is the default prompt";
-  return fail(fmt::format("{}; type --prompt=TEXT with bytes of its vocabulary, {}", what, bytes));
+  return fail("{}; type --prompt=TEXT with bytes of its vocabulary, {}", what, bytes);
 }
 
 struct Sample : Verb {

@@ -64,14 +64,13 @@ bool beginsPage(std::string_view bytes) { return bytes.starts_with("<!doctype ht
 Result<void> mayReplace(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
                         const std::vector<std::string>& read) {
   if (path.empty()) return {};
-  if (path == "-")
-    return fail(fmt::format("{}=-: this is not written to standard output: name a file", flag));
+  if (path == "-") return fail("{}=-: this is not written to standard output: name a file", flag);
   TG_CHECK(mayWrite(flag, path));
   TG_CHECK(notOverOther(flag, path, begins, read));
   // If one of its files were changed, the checkpoint would be damaged.
   std::error_code error;
   if (!fs::exists(fs::weakly_canonical(path, error).parent_path() / kCompleteFile, error)) return {};
-  return fail(fmt::format("{}={} would change a checkpoint: choose another folder", flag, path));
+  return fail("{}={} would change a checkpoint: choose another folder", flag, path);
 }
 
 std::vector<std::string> filesRead(const ModelFlags& flags) {
@@ -163,12 +162,12 @@ static Result<std::unique_ptr<Module>> readModule(const CLI::App& app, const Mod
   if (auto made = benchModel(flags.file)) return std::move(*made);
   const TrainedKind kind = trainedKind(flags.file);
   if (kind == TrainedKind::run || kind == TrainedKind::checkpoint)
-    return usageError(insteadOfRun(app, flags.file));
+    return usageError("{}", insteadOfRun(app, flags.file));
   auto text = readInput(flags.file);
   if (!text) {
     const std::string near = nearWorkload(flags.file);
     if (near.empty()) return text.takeError();
-    return fail(fmt::format("{}; did you mean the workload {}?", text.error().message(), near));
+    return fail("{}; did you mean the workload {}?", text.error().message(), near);
   }
   TG_TRY(std::unique_ptr<Module> module, parse(*text, flags.file == "-" ? "<stdin>" : flags.file));
   TG_CHECK(verify(*module));
@@ -178,12 +177,11 @@ static Result<std::unique_ptr<Module>> readModule(const CLI::App& app, const Mod
 Error noParameters(const CLI::App& app, const std::string& file) {
   std::error_code error;
   if (!file.empty() && file != "-" && !benchModel(file) && !fs::exists(file, error))
-    return fail(fmt::format("{}: no such file or folder", file));
-  if (fs::is_directory(file, error))
-    return fail(fmt::format("{}: the folder is neither a run nor a checkpoint", file));
+    return fail("{}: no such file or folder", file);
+  if (fs::is_directory(file, error)) return fail("{}: the folder is neither a run nor a checkpoint", file);
   if (fs::path(file).extension() == ".safetensors")
-    return usageError(fmt::format("{0} has weights only: give the module too, {1} model.tgir --weights={0}",
-                                  file, app.get_name()));
+    return usageError("{0} has weights only: give the module too, {1} model.tgir --weights={0}", file,
+                      app.get_name());
   return usageError("give the parameters: --weights=PATH of a run, checkpoint or safetensors");
 }
 
@@ -192,7 +190,8 @@ Result<std::string> takeRun(ModelFlags& flags) {
   if (kind != TrainedKind::run && kind != TrainedKind::checkpoint) return std::string();
   TG_TRY(const ResolvedWeights trained, resolveWeights(flags.file));
   if (trained.run.empty())
-    return usageError(flags.file + " belongs to no run, so give the module as FILE and this as --weights");
+    return usageError("{}",
+                      flags.file + " belongs to no run, so give the module as FILE and this as --weights");
   TG_CHECK(checkRunFiles(trained.run, &*trained.state));
   if (flags.weights.empty()) flags.weights = flags.file;
   return trained.run;
@@ -207,7 +206,7 @@ Result<std::unique_ptr<Module>> loadModule(const CLI::App& app, const ModelFlags
 Result<std::unique_ptr<Module>> loadModel(const CLI::App& app, ModelFlags& flags,
                                           const std::string& function) {
   TG_TRY(std::unique_ptr<Module> module, loadModule(app, flags));
-  if (!module->func(function)) return fail(fmt::format("{} has no function @{}", flags.file, function));
+  if (!module->func(function)) return fail("{} has no function @{}", flags.file, function);
   takeOwnPipeline(*module, flags, function);
   return module;
 }
@@ -219,10 +218,9 @@ void takeOwnPipeline(const Module& module, ModelFlags& flags, const std::string&
 Result<std::string> tuningOf(const std::string& flag, const Module& module,
                              const vulkan::DeviceInfo* device) {
   if (!flag.empty() && module.stage > Stage::tensor)
-    return usageError(
-        fmt::format("--tuning chooses schedules, and the module is of stage {}, which has its own; it needs "
-                    "one of stage tensor",
-                    name(module.stage)));
+    return usageError("--tuning chooses schedules, and the module is of stage {}, which has its own; it "
+                      "needs one of stage tensor",
+                      name(module.stage));
   if (flag != "auto") return flag;
   if (!device)
     return usageError(
@@ -230,10 +228,9 @@ Result<std::string> tuningOf(const std::string& flag, const Module& module,
   const std::string file = tuningFile(userCacheFolder(), *device);
   if (file.empty()) return usageError("--tuning=auto: there is no folder for caches, so name the file");
   if (!std::filesystem::exists(file))
-    return fail(
-        fmt::format("--tuning=auto: {} is not there, since nothing was tuned on {} with this driver: tg-run "
-                    "tune FILE makes it",
-                    file, device->name));
+    return fail("--tuning=auto: {} is not there, since nothing was tuned on {} with this driver: tg-run tune "
+                "FILE makes it",
+                file, device->name);
   return file;
 }
 
@@ -262,8 +259,8 @@ Result<std::string> budgetOf(const ModelFlags& flags, const vulkan::DeviceInfo* 
   if (flags.memory != "auto" && flags.memory != "least")
     if (auto bytes = parseBytes(flags.memory); !bytes) return fail("--memory: " + bytes.error().message());
   if (module.stage >= Stage::planned)
-    return fail(fmt::format("--memory is kept when memory is planned, and {} is of stage {}", flags.file,
-                            name(module.stage)));
+    return fail("--memory is kept when memory is planned, and {} is of stage {}", flags.file,
+                name(module.stage));
   if (!device && flags.target.empty())
     return fail("--memory is what a device's buffers may take; the interpreter has none");
   if (flags.memory != "auto") return flags.memory;
@@ -347,10 +344,9 @@ Result<SessionOptions> openDevice(const ModelFlags& flags, const Module& module)
   bool poolLeftOut = leavePoolOut(module);
   const std::string name = deviceName(flags);
   if (flags.opened && flags.openedAs != name)
-    return usageError(
-        fmt::format("the run uses --device={}, but NCCL was initialized on --device={}: give --device, or "
-                    "--collective=mpi",
-                    flags.device, flags.openedAs));
+    return usageError("the run uses --device={}, but NCCL was initialized on --device={}: give --device, or "
+                      "--collective=mpi",
+                      flags.device, flags.openedAs);
   vulkan::DeviceOptions wanted{name, flags.validation, false, {}};
   wanted.statistics = flags.statistics;
   options.device.open = flags.opened;
@@ -395,10 +391,9 @@ Result<void> runFirst(const std::string& pipeline, std::unique_ptr<Module>& modu
 
 Result<void> setBatch(const std::string& function, int64_t size, std::unique_ptr<Module>& module) {
   if (module->stage > Stage::tensor)
-    return fail(
-        fmt::format("@{} cannot be compiled for a batch of {}: the module is of stage {}, and another "
-                    "batch needs one of stage tensor",
-                    function, size, name(module->stage)));
+    return fail("@{} cannot be compiled for a batch of {}: the module is of stage {}, and another batch "
+                "needs one of stage tensor",
+                function, size, name(module->stage));
   return runFirst(fmt::format("set-batch{{n={} func={}}}", size, function), module, {});
 }
 

@@ -16,10 +16,9 @@ Result<Target> takeTarget(const std::string& text, const Module& module) {
   if (module.stage == Stage::tensor) return given;
   TG_TRY(const Target own, targetOf(module.attrs));
   if (targetToJson(own) == targetToJson(given)) return given;
-  return usageError(
-      fmt::format("--target={}: the module is of stage {} and compiled for '{}' already; another target "
-                  "needs one of stage tensor",
-                  text, name(module.stage), own.name));
+  return usageError("--target={}: the module is of stage {} and compiled for '{}' already; another target "
+                    "needs one of stage tensor",
+                    text, name(module.stage), own.name);
 }
 
 Result<Target> deviceTarget() {

@@ -162,7 +162,7 @@ struct Train : Verb {
     TrainConsole& console = **opened;
     if (model.firstRank()) tellNotes(training);
     if (model.firstRank()) console.header(model);
-    if (model.ranks) console.line(fmt::format("{}, each on its rows of the batch", model.ranks->describe()));
+    if (model.ranks) console.line("{}, each on its rows of the batch", model.ranks->describe());
     Session& session = *training.model.session;
     Trainer trainer(session, *training.feed, training.options, training.state);
     TrainControl control;
@@ -245,7 +245,7 @@ struct Train : Verb {
     if (flags.out.empty() || !learned || !model.firstRank()) return;
     auto saved = [&]() -> Result<void> {
       TG_TRY(const std::string wrong, trainer.notFiniteParam());
-      if (!wrong.empty()) return fail(fmt::format("{} is not written: parameter {}", flags.out, wrong));
+      if (!wrong.empty()) return fail("{} is not written: parameter {}", flags.out, wrong);
       return writeParams(*training.model.session, flags.out);
     }();
     error.addNote(nullptr, saved ? fmt::format("saved {}", flags.out) : saved.error().message());
@@ -273,11 +273,11 @@ struct Train : Verb {
       return failed(training, report(app, error));
     }
     if (summary.meanOf)
-      console.line(fmt::format("{} in {:.1f} s | mean loss of the last {} {:.4f}",
-                               countText(summary.step - summary.firstStep, "step"), summary.seconds,
-                               countText(summary.meanOf, "step"), summary.meanLoss));
+      console.line("{} in {:.1f} s | mean loss of the last {} {:.4f}",
+                   countText(summary.step - summary.firstStep, "step"), summary.seconds,
+                   countText(summary.meanOf, "step"), summary.meanLoss);
     else if (!summary.leftOut)
-      console.line(fmt::format("no step is left of {}", training.options.steps));
+      console.line("no step is left of {}", training.options.steps);
     if (const int64_t steps = (summary.step - summary.firstStep) / training.options.stride;
         model.ranks && steps > 0) {
       console.line(trafficLine(model.ranks->traffic(), collectives_, steps));
@@ -289,7 +289,7 @@ struct Train : Verb {
                  "warning: all steps after step {} were left out, the parameters are as before them\n",
                  summary.firstStep);
     TG_CHECK(writeParams(*training.model.session, flags.out));
-    if (!flags.out.empty()) console.line(fmt::format("saved {}", flags.out));
+    if (!flags.out.empty()) console.line("saved {}", flags.out);
     if (summary.end == TrainEnd::done && console.lost().empty()) return exitOk;
     const std::string& dir = training.options.runDir;
     if (const std::string lost = console.lost().empty() ? lostOutput() : console.lost(); !lost.empty())
@@ -299,13 +299,13 @@ struct Train : Verb {
     const std::string why = summary.end == TrainEnd::outOfTime ? "out of time" : "interrupted";
     const char* owed = summary.evaluationOwed ? ", before its evaluation was done" : "";
     if (dir.empty())
-      console.line(fmt::format("{} at step {}{}; nothing is kept: --run-dir=none", why, summary.step, owed));
+      console.line("{} at step {}{}; nothing is kept: --run-dir=none", why, summary.step, owed);
     else
-      console.line(fmt::format("{} at step {}{}{}. Resume: tg-run train --resume={}", why, summary.step, owed,
-                               summary.checkpoint.empty() || summary.checkpointStep == summary.step
-                                   ? ""
-                                   : fmt::format(", saved at step {}", summary.checkpointStep),
-                               shellWord(dir)));
+      console.line("{} at step {}{}{}. Resume: tg-run train --resume={}", why, summary.step, owed,
+                   summary.checkpoint.empty() || summary.checkpointStep == summary.step
+                       ? ""
+                       : fmt::format(", saved at step {}", summary.checkpointStep),
+                   shellWord(dir));
     return summary.end == TrainEnd::outOfTime ? exitOk : 128 + TrainSignals::stoppedBy();
   }
 

@@ -143,10 +143,9 @@ struct TuneVerb : Verb {
     TG_TRY(std::unique_ptr<Module> module, loadSource(app, model));
     if (module->func("train")) takeOwnPipeline(*module, model, "train");
     if (module->stage > Stage::fused)
-      return fail(
-          fmt::format("{} is of stage {}, whose schedules are made use of already: give a module of stage "
-                      "tensor or fused",
-                      model.file, name(module->stage)));
+      return fail("{} is of stage {}, whose schedules are made use of already: give a module of stage tensor "
+                  "or fused",
+                  model.file, name(module->stage));
     TG_CHECK(runFirst(model.pipeline, module, toldOn(model)));
     return module;
   }
@@ -160,7 +159,7 @@ struct TuneVerb : Verb {
       if (out.empty()) return usageError("there is no folder for caches to keep the file in: give -o FILE");
       std::error_code failed;
       fs::create_directories(folder, failed);
-      if (failed) return fail(fmt::format("{}: {}", folder, failed.message()));
+      if (failed) return fail("{}: {}", folder, failed.message());
     }
     TG_CHECK(withCode(exitUsage, ofCache ? mayWrite("--out", out)
                                          : mayReplace("--out", out, beginsTuning, filesRead(model))));

@@ -54,7 +54,7 @@ Result<std::string> dumpStep(const std::string& dir, const std::string& function
   fs::path folder = fs::path(dir) / fmt::format("{}-{}-{}", function, step.number, step.kernel->name);
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) return fail(fmt::format("cannot make {}: {}", folder.string(), error.message()));
+  if (error) return fail("cannot make {}: {}", folder.string(), error.message());
   for (const StepBuffer& buffer : step.buffers) {
     auto path = [&](const char* what) {
       return (folder / fmt::format("{}_{}.npy", what, buffer.name)).string();
@@ -92,7 +92,7 @@ Result<std::vector<std::string>> chosenDevices(const std::string& text) {
   }
   for (size_t at = 0; at <= text.size();) {
     size_t end = std::min(text.find(',', at), text.size());
-    if (end == at) return fail(fmt::format("--devices={}: an empty name", text));
+    if (end == at) return fail("--devices={}: an empty name", text);
     out.push_back(text.substr(at, end - at));
     at = end + 1;
   }
@@ -200,8 +200,7 @@ Result<std::vector<std::string>> functionsOf(const Module& module, const std::st
   std::vector<std::string> out;
   for (const Item* func : funcs)
     if (wanted.empty() || wanted == func->name) out.push_back(func->name);
-  if (out.empty())
-    return fail(fmt::format("there is no function @{}; the module has {}", wanted, namesOf(funcs)));
+  if (out.empty()) return fail("there is no function @{}; the module has {}", wanted, namesOf(funcs));
   return out;
 }
 
@@ -212,7 +211,7 @@ Result<void> checkNames(const Module& module, const std::vector<std::string>& fu
     std::string name = text.substr(0, text.find('='));
     bool found = false;
     for (const std::string& function : functions) found = found || module.func(function)->arg(name);
-    if (!found) return fail(fmt::format("--input={}: no function to verify has an input '{}'", text, name));
+    if (!found) return fail("--input={}: no function to verify has an input '{}'", text, name);
   }
   return {};
 }

@@ -187,7 +187,7 @@ static std::string faultyConfig(CLI::App& app, const Arguments& args) {
 
 Result<std::optional<int>> parseVerb(CLI::App& app, const Arguments& args) {
   if (const std::string flag = withoutValue(app, args); !flag.empty())
-    return usageError(fmt::format("{0}= has no value; see {1} --help", flag, app.get_name()));
+    return usageError("{0}= has no value; see {1} --help", flag, app.get_name());
   try {
     parseWords(app, args);
   } catch (const CLI::CallForHelp&) {
@@ -215,7 +215,7 @@ Result<std::optional<int>> parseVerb(CLI::App& app, const Arguments& args) {
   if (auto good = checkValues(app); !good) {
     const std::string file = faultyConfig(app, args);
     return file.empty() ? withCode(exitUsage, good.takeError())
-                        : fail(fmt::format("{}: {}", file, good.error().message()));
+                        : fail("{}: {}", file, good.error().message());
   }
   return std::optional<int>();
 }

@@ -17,13 +17,12 @@ Result<void> runInParts(int64_t microBatch, ModelFlags& model, std::unique_ptr<M
   if (microBatch == 0) return {};
   const int64_t rows = batchSize(*module->func(kTrain));
   if (rows == 0)
-    return fail(
-        fmt::format("--micro-batch: no argument of @train says which axis is its batch; write %x: tensor<…> "
-                    "{{batch = 0}} in {}",
-                    model.file));
+    return fail("--micro-batch: no argument of @train says which axis is its batch; write %x: tensor<…> "
+                "{{batch = 0}} in {}",
+                model.file);
   if (rows % microBatch)
-    return usageError(fmt::format("--micro-batch={} is not a divisor of the batch, {}", microBatch,
-                                  countText(rows, "row")));
+    return usageError("--micro-batch={} is not a divisor of the batch, {}", microBatch,
+                      countText(rows, "row"));
   model.parts = rows / microBatch;
   if (model.parts == 1) return {};
   notes.push_back(
@@ -39,9 +38,8 @@ Result<void> runInParts(int64_t microBatch, ModelFlags& model, std::unique_ptr<M
   TG_TRY(std::string passes,
          accumulating(model.pipeline, [&](int64_t calls) { return calls * model.parts; }));
   if (passes.empty())
-    return fail(fmt::format(
-        "--micro-batch sums gradients by append-grad{{accumulate={}}}, and {}", model.parts,
-        model.pipeline.empty() ? "no passes are run" : shellWord(model.pipeline) + " has no append-grad"));
+    return fail("--micro-batch sums gradients by append-grad{{accumulate={}}}, and {}", model.parts,
+                model.pipeline.empty() ? "no passes are run" : shellWord(model.pipeline) + " has no append-grad");
   model.pipeline = std::move(passes);
   return setBatch(kTrain, microBatch, module);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Targets on the command line: names are kept, but files and `auto` are replaced by data before any pass runs.
-#include <fmt/format.h>
 
 #include "tools/driver/cli.h"
 #include "tools/driver/io.h"
@@ -24,7 +23,7 @@ Result<void> checkPipeline(const std::string& text) {
     const Attr* target = step.pass->option("target") ? find(step.options, "target") : nullptr;
     if (!target || target->text.empty() || isTargetFile(target->text)) continue;
     if (auto known = readTarget(target->text); !known)
-      return fail(fmt::format("{}: {}", step.pass->name, known.error().message()));
+      return fail("{}: {}", step.pass->name, known.error().message());
   }
   return {};
 }

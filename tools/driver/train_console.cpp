@@ -71,7 +71,7 @@ Result<std::unique_ptr<TrainConsole>> TrainConsole::open(const TrainFlags& flags
     TG_TRY(console->samples_, SampleLog::open(dir, training.resumedStep));
   }
   console->log_ = std::fopen(path.c_str(), training.resumed ? "a" : "w");
-  if (!console->log_) return fail(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  if (!console->log_) return fail("cannot write {}: {}", path, std::strerror(errno));
   TG_TRY(auto formats, parseMetricsFormats(flags.metrics));
   TG_TRY(console->metrics_,
          MetricsWriter::open(dir, formats, training.resumedStep, training.state.evaluationOwed));
@@ -99,17 +99,16 @@ void TrainConsole::line(const std::string& text) {
 void TrainConsole::header(const ModelFlags& model) {
   const OpenModel& open = training_.model;
   SessionInfo info = open.session->info();
-  line(fmt::format("device {} ({})", info.device, info.why));
-  if (!info.driver.empty()) line(fmt::format("driver {}", info.driver));
+  line("device {} ({})", info.device, info.why);
+  if (!info.driver.empty()) line("driver {}", info.driver);
   auto kernels = open.session->kernelCount("train");
-  line(fmt::format(
-      "seed {} | parameters {} | arena {} (persistent {}, io {}, transient {}, lower bound {}) | "
-      "kernels {} | compile {:.0f} ms",
-      model.seed, info.parameters, megabytes(info.persistentBytes + info.ioBytes + info.arenaBytes),
-      megabytes(info.persistentBytes), megabytes(info.ioBytes), megabytes(info.arenaBytes),
-      megabytes(info.lowerBoundBytes), kernels ? *kernels : 0, open.compileMs()));
+  line("seed {} | parameters {} | arena {} (persistent {}, io {}, transient {}, lower bound {}) | kernels {} "
+       "| compile {:.0f} ms",
+       model.seed, info.parameters, megabytes(info.persistentBytes + info.ioBytes + info.arenaBytes),
+       megabytes(info.persistentBytes), megabytes(info.ioBytes), megabytes(info.arenaBytes),
+       megabytes(info.lowerBoundBytes), kernels ? *kernels : 0, open.compileMs());
   for (const std::string& source : training_.feed->describe()) line(source);
-  if (!training_.schedule.empty()) line(fmt::format("lr {}", training_.schedule));
+  if (!training_.schedule.empty()) line("lr {}", training_.schedule);
   if (flags_.dryRun) return;
   line(training_.options.runDir.empty() ? "nothing is kept: --run-dir=none"
                                         : fmt::format("run {}", training_.options.runDir));
@@ -210,7 +209,7 @@ Result<void> TrainConsole::sample(int64_t step) {
     return !control_->stop;
   }));
   const std::string& prompt = sampler.options().prompt;
-  line(fmt::format("sample at step {}: {}{}", step, prompt, text));
+  line("sample at step {}: {}{}", step, prompt, text);
   if (samples_) wrote(samples_->add(step, prompt, text, tokens == sampler.options().tokens));
   logged_ = Clock::now();
   loggedStep_ = step;
@@ -219,9 +218,9 @@ Result<void> TrainConsole::sample(int64_t step) {
 
 Result<void> TrainConsole::onEval(const EvalResult& eval) {
   if (eval.bestLoss)
-    line(fmt::format("val loss {:.4f} (best {:.4f} @{})", eval.loss, *eval.bestLoss, eval.bestStep));
+    line("val loss {:.4f} (best {:.4f} @{})", eval.loss, *eval.bestLoss, eval.bestStep);
   else
-    line(fmt::format("val loss {:.4f}", eval.loss));
+    line("val loss {:.4f}", eval.loss);
   TG_CHECK(record(eval.step, {{"val_loss", eval.loss}}));
   logged_ = Clock::now();
   loggedStep_ = eval.step;
@@ -229,11 +228,11 @@ Result<void> TrainConsole::onEval(const EvalResult& eval) {
 }
 
 void TrainConsole::onSkip(const StepResult& step, const std::string& why) {
-  line(fmt::format("step {}/{} | loss {} | left out, parameters are as before it: {}", step.step,
-                   training_.options.steps, step.loss, why));
+  line("step {}/{} | loss {} | left out, parameters are as before it: {}", step.step, training_.options.steps,
+       step.loss, why);
 }
 
-void TrainConsole::onSave(const std::string& path, int64_t) { line(fmt::format("saved {}", path)); }
+void TrainConsole::onSave(const std::string& path, int64_t) { line("saved {}", path); }
 
 void TrainConsole::onWait(double seconds) {
   waited_ += seconds;

@@ -23,6 +23,10 @@ class TrainConsole : public TrainObserver {
 
   /// Prints a line on standard output and in log.txt.
   void line(const std::string& text);
+  template <class First, class... Rest>
+  void line(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) {
+    line(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
   void header(const ModelFlags& model);
   /// Removes the progress bar, before something else writes to the terminal.
   void eraseBar();

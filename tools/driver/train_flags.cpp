@@ -4,8 +4,6 @@
 #include <charconv>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "tools/driver/run_config.h"
 #include "tools/driver/step_parts.h"
 
@@ -88,7 +86,7 @@ Result<double> parseDuration(const std::string& flag, const std::string& text) {
                  : unit == "d"               ? 86400
                                              : 0;
   if (status != std::errc() || scale == 0 || !(value > 0) || !std::isfinite(value))
-    return fail(fmt::format("{} is '{}': expected a time such as 90s, 10m or 2h", flag, text));
+    return fail("{} is '{}': expected a time such as 90s, 10m or 2h", flag, text);
   return value * scale;
 }
 
@@ -98,8 +96,7 @@ Result<Interval> parseInterval(const std::string& flag, const std::string& text)
   const char *begin = text.data(), *end = begin + text.size();
   auto [at, status] = std::from_chars(begin, end, steps);
   auto wrong = [&] {
-    return fail(
-        fmt::format("{} is '{}': expected steps such as 500, or a time such as 90s, 10m or 2h", flag, text));
+    return fail("{} is '{}': expected steps such as 500, or a time such as 90s, 10m or 2h", flag, text);
   };
   if (status != std::errc()) return wrong();
   if (at == end) {  // a plain number means steps, also if written as 1e3
@@ -119,11 +116,10 @@ Result<DataFlags> parseData(const std::vector<std::string>& data) {
     bool val = text.starts_with("val=");
     std::string& role = val ? out.val : out.train;
     if (!role.empty())
-      return fail(fmt::format("--data gives two sources for {}: '{}' and '{}'",
-                              val ? "evaluation" : "training", role,
-                              text.starts_with("train=") ? text.substr(6)
-                              : val                      ? text.substr(4)
-                                                         : text));
+      return fail("--data gives two sources for {}: '{}' and '{}'", val ? "evaluation" : "training", role,
+                  text.starts_with("train=") ? text.substr(6)
+                  : val                      ? text.substr(4)
+                                             : text);
     role = text.starts_with("train=") ? text.substr(6) : val ? text.substr(4) : text;
   }
   return out;

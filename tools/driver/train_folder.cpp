@@ -57,7 +57,7 @@ Result<std::optional<OpenCheckpoint>> checkpointOf(const std::string& path, std:
       notes.push_back(fmt::format("warning: {} is skipped: {}", entry.path, entry.damage));
     }
     if (!latest.good && !damaged.empty())
-      return fail(fmt::format("{} has no good checkpoint to go on from{}", path, damaged));
+      return fail("{} has no good checkpoint to go on from{}", path, damaged);
     if (!latest.good) return std::optional<OpenCheckpoint>();
     notes.push_back(fmt::format("resuming {} from step {}", path, latest.good->step));
     chosen = latest.good->path;
@@ -77,7 +77,7 @@ std::string defaultName(const ModelFlags& model, int number) {
 Result<bool> isThere(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::status_known(status)) return fail(fmt::format("{}: {}", path, error.message()));
+  if (!fs::status_known(status)) return fail("{}: {}", path, error.message());
   return fs::exists(status);
 }
 
@@ -87,12 +87,11 @@ Result<bool> startsAnew(const std::string& dir) {
   if (!begun) return false;
   TG_TRY(LatestCheckpoint latest, latestCheckpoint(dir));
   if (!latest.good && latest.skipped.empty()) return true;
-  return fail(fmt::format(
-      "{0} holds a run already: --resume={0} goes on with it, another --run-dir starts anew", dir));
+  return fail("{0} holds a run already: --resume={0} goes on with it, another --run-dir starts anew", dir);
 }
 
 Error cannotMake(const std::string& dir, const std::error_code& error) {
-  return fail(fmt::format("cannot make the run's folder {}: {}", dir, error.message()));
+  return fail("cannot make the run's folder {}: {}", dir, error.message());
 }
 
 /// Creates a new folder with the first free default name. If several runs start at once, each creates its own.
@@ -225,7 +224,7 @@ Result<std::string> resumedRun(const TrainFlags& flags) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   TG_TRY(const bool begun, isThere(RunDir{runOf(path)}.config()));
   if (begun) return path;
-  return any ? Result<std::string>(std::string()) : fail(fmt::format("--resume={}: no run is there", path));
+  return any ? Result<std::string>(std::string()) : fail("--resume={}: no run is there", path);
 }
 
 Result<void> lockRun(const std::string& resume, const TrainFlags& flags, bool takesLock, OpenTraining& out) {
@@ -261,15 +260,13 @@ Result<void> checkTyped(const std::string& run, const TypedOptions& typed) {
     for (const ConfigEntry& entry : entries)
       if (entry.key == option) started = joined(option, entry.values);
     if (joined(option, given->second) == started) continue;
-    return fail(
-        fmt::format("--{}: {} {}{}; --init-from={} without --resume starts a new run from its parameters",
-                    option, run, why, started.empty() ? "" : fmt::format(" ({}={})", option, started), run));
+    return fail("--{}: {} {}{}; --init-from={} without --resume starts a new run from its parameters", option,
+                run, why, started.empty() ? "" : fmt::format(" ({}={})", option, started), run);
   }
   std::error_code error;
   auto dir = typed.find("run-dir");
   if (dir == typed.end() || fs::equivalent(dir->second.front(), run, error)) return {};
-  return fail(
-      fmt::format("--run-dir={}: a run that is resumed stays in its folder, {}", dir->second.front(), run));
+  return fail("--run-dir={}: a run that is resumed stays in its folder, {}", dir->second.front(), run);
 }
 
 Result<std::string> freshRunDir(const ModelFlags& model, const TrainFlags& flags) {
@@ -282,7 +279,7 @@ Result<std::string> freshRunDir(const ModelFlags& model, const TrainFlags& flags
   }
   if (auto free = startsAnew(flags.runDir); !free) return free.takeError();
   if (fs::exists(flags.runDir, error) && !fs::is_directory(flags.runDir, error))
-    return fail(fmt::format("--run-dir={} is not a folder", flags.runDir));
+    return fail("--run-dir={} is not a folder", flags.runDir);
   return flags.runDir;
 }
 

@@ -31,15 +31,14 @@ constexpr int64_t kMostSteps = int64_t(1) << 62;  ///< leaves room to round up, 
 /// The passes that make a module learn; none if it already learns. They are not guessed, because that would choose the
 /// optimizer for the author.
 Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
-  if (!module.func(kTrain)) return fail(fmt::format("{} has no function @train", model.file));
+  if (!module.func(kTrain)) return fail("{} has no function @train", model.file);
   if (!model.pipeline.empty()) return model.pipeline;
   if (std::string own = ownPipeline(module, kTrain); !own.empty()) return own;
   if (hasUpdate(module, kTrain)) return std::string();
-  return fail(
-      fmt::format("@train of {0} updates nothing, so it cannot learn. Append a gradient and an optimizer:\n"
-                  "  tg-run train {0} --pipeline='append-grad,append-adam{{lr=1e-3}}' …\n"
-                  "  or write train_pipeline = \"append-grad,append-adam{{lr=1e-3}}\" on the module",
-                  model.file));
+  return fail("@train of {0} updates nothing, so it cannot learn. Append a gradient and an optimizer:\n"
+              "  tg-run train {0} --pipeline='append-grad,append-adam{{lr=1e-3}}' …\n"
+              "  or write train_pipeline = \"append-grad,append-adam{{lr=1e-3}}\" on the module",
+              model.file);
 }
 
 std::string scheduleOf(const Module& module) {
@@ -61,21 +60,19 @@ Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed,
       return fail("--epochs: this data has no end, so it has no epochs; give --steps");
     const int64_t each = feed.stepsPerEpoch() * stride;
     if (flags.epochs > kMostSteps / each)
-      return fail(fmt::format("--epochs={} of {} each are more than {} steps", flags.epochs,
-                              countText(each, "step"), kMostSteps));
+      return fail("--epochs={} of {} each are more than {} steps", flags.epochs, countText(each, "step"),
+                  kMostSteps);
     out.steps = flags.epochs * each;
   }
-  if (out.steps > kMostSteps)
-    return fail(fmt::format("--steps={} is more than {} steps", out.steps, kMostSteps));
+  if (out.steps > kMostSteps) return fail("--steps={} is more than {} steps", out.steps, kMostSteps);
   out.steps = (out.steps + stride - 1) / stride * stride;
   for (const auto& [flag, given] :
        {std::pair("--eval-every", flags.evalEvery > 0), std::pair("--eval-batches", flags.evalBatches > 0),
         std::pair("--keep-best", flags.keepBest)})
     if (given && !feed.evalBatches())
-      return fail(
-          fmt::format("{}: there is nothing to evaluate on: give --data=val=… or --val-fraction=0.1", flag));
+      return fail("{}: there is nothing to evaluate on: give --data=val=… or --val-fraction=0.1", flag);
   if (auto formats = parseMetricsFormats(flags.metrics); !formats)
-    return fail(fmt::format("--metrics={}: {}", flags.metrics, formats.error().message()));
+    return fail("--metrics={}: {}", flags.metrics, formats.error().message());
   out.evalEvery = flags.evalEvery;
   out.evalBatches = flags.evalBatches;
   if (!flags.ckptEvery.empty()) {
@@ -94,9 +91,8 @@ Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed,
 }
 
 Error differs(std::string_view what, const std::string& run) {
-  return fail(
-      fmt::format("{}, so {} cannot go on as it was; --init-from={} starts a new run from its parameters",
-                  what, run, run));
+  return fail("{}, so {} cannot go on as it was; --init-from={} starts a new run from its parameters", what,
+              run, run);
 }
 
 /// An error if FILE is not the module of the run. The run's own copy is compared as text, since another version may
@@ -138,8 +134,8 @@ Result<void> setParams(Session& session, const std::vector<std::string>& specs) 
     TG_TRY(auto spec, parseInputSpec(text, "parameter"));
     const Item* param = session.module()->find(ItemKind::param, spec.first);
     if (!param)
-      return fail(fmt::format("--set names '{}', which is not a parameter; there are {}", spec.first,
-                              listText(session.module()->all(ItemKind::param), &Item::name)));
+      return fail("--set names '{}', which is not a parameter; there are {}", spec.first,
+                  listText(session.module()->all(ItemKind::param), &Item::name));
     TG_TRY(HostArray value, load(spec.second, param->type, spec.first, "parameter"));
     TG_CHECK(session.uploadParams({{spec.first, std::move(value)}}, {.partial = true}));
   }
@@ -240,8 +236,8 @@ Result<void> ensureEval(Module& module, std::vector<std::string>& notes) {
   };
   bool draws = std::any_of(train.body.args.begin(), train.body.args.end(), random);
   if (module.stage != Stage::tensor || draws || hasUpdate(module, kTrain))
-    return fail(fmt::format("there is data for evaluation, but no function @eval, and @train {}: write @eval",
-                            draws ? "draws random numbers" : "learns already"));
+    return fail("there is data for evaluation, but no function @eval, and @train {}: write @eval",
+                draws ? "draws random numbers" : "learns already");
   std::unique_ptr<Module> copy = clone(module);
   for (auto& item : copy->items.take()) {
     if (item->kind != ItemKind::func || item->name != kTrain) continue;
@@ -274,7 +270,7 @@ Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags) {
     return fail("--resume=auto needs a --run-dir");
   if (!flags.lr.empty())
     if (auto rate = LearningRate().set(flags.lr, 0); !rate)
-      return fail(fmt::format("--lr={}: {}", flags.lr, rate.error().message()));
+      return fail("--lr={}: {}", flags.lr, rate.error().message());
   if (flags.resume.empty() && flags.runDir != "none")
     TG_CHECK(mayMakeFolder("--run-dir", flags.runDir.empty() ? "runs" : flags.runDir));
   std::vector<std::string> read = filesRead(model);
@@ -297,16 +293,15 @@ static Result<void> takeData(const ModelFlags& model, const TrainFlags& flags, c
 /// Checks that @train updates something, and with several ranks, that they share the update.
 static Result<void> checkLearns(const ModelFlags& model, const OpenTraining& out) {
   if (!hasUpdate(*out.model.source, kTrain))
-    return fail(
-        fmt::format("@train of {} updates nothing after --pipeline={}, so it cannot learn: an optimizer "
-                    "such as append-adam is missing, or no parameter has a gradient",
-                    model.file, shellWord(model.pipeline)));
+    return fail("@train of {} updates nothing after --pipeline={}, so it cannot learn: an optimizer such as "
+                "append-adam is missing, or no parameter has a gradient",
+                model.file, shellWord(model.pipeline));
   const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
   if (ranks > 1 && !isDataParallel(*out.model.source))
-    return fail(fmt::format("{} ranks would train {} independently: @train does not average gradients. Put "
-                            "data-parallel between append-grad and the optimizer: "
-                            "--pipeline='append-grad,data-parallel,append-adam{{lr=1e-3}}'",
-                            ranks, model.file));
+    return fail(
+        "{} ranks would train {} independently: @train does not average gradients. Put data-parallel between "
+        "append-grad and the optimizer: --pipeline='append-grad,data-parallel,append-adam{{lr=1e-3}}'",
+        ranks, model.file);
   return {};
 }
 
@@ -376,10 +371,9 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   if (flags.sampleEvery) TG_CHECK(checkSampling(*module, *out.feed, flags));
   TG_CHECK(takeOptions(model, flags, share, out));
   if (out.stepsTyped && out.options.steps < share.step)
-    return usageError(fmt::format("{} fewer than the {} that the run has done; resume an earlier checkpoint, "
-                                  "--resume=RUN/ckpt/step_N, to go back",
-                                  countText(out.options.steps, "step in all is", "steps in all are"),
-                                  share.step));
+    return usageError("{} fewer than the {} that the run has done; resume an earlier checkpoint, "
+                      "--resume=RUN/ckpt/step_N, to go back",
+                      countText(out.options.steps, "step in all is", "steps in all are"), share.step);
   if (share.split > 1) TG_CHECK(setBatch(kTrain, batchSize(*module->func(kTrain)) / share.split, module));
   TG_CHECK(runInParts(flags.microBatch, model, module, out.notes));
   TG_CHECK(takeStart(model, flags, run, share, module, out));
@@ -416,7 +410,7 @@ Result<std::unique_ptr<Module>> loadSource(const CLI::App& app, ModelFlags& mode
   ModelFlags started;
   TrainFlags rest;
   if (trainedKind(run) != TrainedKind::run)
-    return usageError(model.file + " belongs to no run, so give the module as FILE");
+    return usageError("{}", model.file + " belongs to no run, so give the module as FILE");
   TG_CHECK(readRunConfig(run, started, rest));
   model.file = RunDir{run}.model();
   if (model.pipeline.empty()) model.pipeline = started.pipeline;

@@ -67,13 +67,12 @@ Result<RankShare> shareOf(const CLI::App& app, const ModelFlags& model, const Tr
   const int64_t all = saved.batches ? saved.batches : saved.ranks * calls, batches = all / parts;
   share.split = splitOf(batches, rows, ranks);
   if (share.split == 0)
-    return usageError(
-        fmt::format("{0} was trained by {1} with {2}{3} an update, which {4} cannot share: start {5}{6}; "
-                    "--init-from={0} starts a new run from its parameters",
-                    run, countText(saved.ranks, "rank"), countText(batches, "batch", "batches"),
-                    rows ? fmt::format(" of {}", countText(rows, "row")) : "", countText(ranks, "rank"),
-                    possibleRanks(batches, rows),
-                    rows ? "" : ", or more where @train says which axis of its inputs is the batch"));
+    return usageError("{0} was trained by {1} with {2}{3} an update, which {4} cannot share: start {5}{6}; "
+                      "--init-from={0} starts a new run from its parameters",
+                      run, countText(saved.ranks, "rank"), countText(batches, "batch", "batches"),
+                      rows ? fmt::format(" of {}", countText(rows, "row")) : "", countText(ranks, "rank"),
+                      possibleRanks(batches, rows),
+                      rows ? "" : ", or more where @train says which axis of its inputs is the batch");
   share.batches = std::max<int64_t>(batches / ranks, 1);
   share.anew = ranks * calls != all;
   share.others = saved.ranks != ranks;
@@ -84,10 +83,9 @@ Result<RankShare> shareOf(const CLI::App& app, const ModelFlags& model, const Tr
   share.step = saved.step * (share.stepsPerUpdate / counted);
   // The gradient sums in the checkpoint are those of the previous ranks.
   if (saved.ranks != ranks && saved.step % counted != 0)
-    return usageError(
-        fmt::format("step {1} of {0} is between two updates, with gradients of {2}: start as many, or resume "
-                    "a checkpoint of a multiple of {3} steps",
-                    run, saved.step, countText(saved.ranks, "rank"), counted));
+    return usageError("step {1} of {0} is between two updates, with gradients of {2}: start as many, or "
+                      "resume a checkpoint of a multiple of {3} steps",
+                      run, saved.step, countText(saved.ranks, "rank"), counted);
   return share;
 }
 
@@ -101,8 +99,8 @@ Result<void> recount(const std::string& run, const TrainState& saved, const Rank
                           countText(share.stepsPerUpdate, "step"),
                           share.stepsPerUpdate * saved.step / share.step, saved.step, share.step);
   if (!counted.empty() && !out.stepsTyped)
-    return usageError(fmt::format("{} was trained by {}; with {} {}: give --steps, the last step to train",
-                                  run, countText(saved.ranks, "rank"), countText(ranks, "rank"), counted));
+    return usageError("{} was trained by {}; with {} {}: give --steps, the last step to train", run,
+                      countText(saved.ranks, "rank"), countText(ranks, "rank"), counted);
   std::string note = fmt::format("note: {} was trained by {}; now ", run, countText(saved.ranks, "rank"));
   note += share.split > 1 ? fmt::format("{} share the rows of a batch", share.split)
           : ranks == 1 ? fmt::format("one takes {} an update", countText(share.batches, "batch", "batches"))
@@ -118,10 +116,9 @@ Result<void> passesFor(const RankShare& share, const std::string& run, const Mod
   TG_TRY(const std::string summed,
          accumulating(model.pipeline, [&](int64_t) { return share.batches * model.parts; }));
   if (summed.empty())
-    return usageError(
-        fmt::format("another number of ranks needs append-grad{{accumulate=N}}, and the pipeline of {} has "
-                    "no append-grad: start as many as it was trained by",
-                    run));
+    return usageError("another number of ranks needs append-grad{{accumulate=N}}, and the pipeline of {} has "
+                      "no append-grad: start as many as it was trained by",
+                      run);
   TG_TRY(PassManager passes, PassManager::parse(summed));
   std::vector<PipelineStep>& steps = passes.steps();
   auto named = [&](std::string_view name) {
