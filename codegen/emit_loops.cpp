@@ -95,7 +95,7 @@ KV RegionEmitter::reduction(const Op& op, const Indices& at) {
   const Shape& shape = op.in(0)->type.shape;
   std::vector<int> axes;
   for (int64_t axis : as::sum(op).axes()) axes.push_back(normalAxis(axis, shape.rank()));
-  std::sort(axes.begin(), axes.end());
+  std::ranges::sort(axes);
   std::erase_if(axes, [&](int axis) { return shape[axis] == 1; });
   int level = levelOf(at);
   if (isShared(at)) return sharedReduction(op, keptIndices(op, at), axes, level);
@@ -148,7 +148,7 @@ KV RegionEmitter::element(at::min_reduce, const Op& op, const Indices& at) { ret
 bool RegionEmitter::isShared(const Indices& at) const {
   // Not shared if each invocation has another row, as where a result reads the rows transposed.
   bool sameRow =
-      std::all_of(at.begin(), at.end(), [&](const Index& index) { return space_.follows(index, rows_.row); });
+      std::ranges::all_of(at, [&](const Index& index) { return space_.follows(index, rows_.row); });
   return rows_.width > 1 && levelOf(at) <= rows_.level && sameRow;
 }
 

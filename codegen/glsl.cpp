@@ -258,10 +258,10 @@ void GlslPrinter::foresee(const Op& op) {
   const KernelSemantics& row = semantics(op.code);
   const bool computed = row.effect == KernelEffect::pure && row.uniform == KernelUniform::ofOperands;
   auto repeats = [&](const Operand& x) { return x.isLiteral() && x.number() == in[0].number(); };
-  const bool padding = op.code == Opcode::k_vec && isFloat(op.result()->type.dtype) &&
-                       std::all_of(in.begin(), in.end(), repeats);
+  const bool padding =
+      op.code == Opcode::k_vec && isFloat(op.result()->type.dtype) && std::ranges::all_of(in, repeats);
   if (!computed || in.empty() || padding) return;
-  if (std::all_of(in.begin(), in.end(), known)) foreseen_.insert(op.result());
+  if (std::ranges::all_of(in, known)) foreseen_.insert(op.result());
 }
 
 void GlslPrinter::op(const Op& op) {

@@ -122,8 +122,7 @@ void GlslPrinter::matrixElements(const std::vector<const Op*>& run) {
   const std::unordered_set<const Op*> inside(run.begin(), run.end());
   auto isKept = [&](const Op* op) {
     const auto& uses = op->result()->uses;
-    return std::any_of(uses.begin(), uses.end(),
-                       [&](const Use& use) { return !inside.contains(use.user()); });
+    return std::ranges::any_of(uses, [&](const Use& use) { return !inside.contains(use.user()); });
   };
   const std::string* matrix = nullptr;  // any of the kept ones, for its length
   for (const Op* op : run) {

@@ -248,7 +248,7 @@ Indices IndexSpace::delinear(const Index& offset, const Shape& shape) {
 }
 
 bool IndexSpace::usesLane(const Indices& indices) {
-  return std::any_of(indices.begin(), indices.end(), [](const Index& index) { return usesLane(index); });
+  return std::ranges::any_of(indices, [](const Index& index) { return usesLane(index); });
 }
 
 Index IndexSpace::atLane(const Index& a, int lane) {
@@ -265,7 +265,7 @@ Indices IndexSpace::atLane(const Indices& indices, int lane) {
 }
 
 bool IndexSpace::follows(const Index& a, const Index& from) const {
-  return std::all_of(a.terms.begin(), a.terms.end(), [&](const auto& term) {
+  return std::ranges::all_of(a.terms, [&](const auto& term) {
     if (factor(from, term.first) != 0) return true;
     const Variable& part = variables_[static_cast<size_t>(term.first)];
     return part.part != Part::none && follows(divisions_[static_cast<size_t>(part.whole)].base, from);

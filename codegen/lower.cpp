@@ -35,8 +35,8 @@ Result<void> LowerContext::checkStraight(int64_t operations) const {
 }
 
 bool LowerContext::isInPlace() const {
-  return std::any_of(fused.results.begin(), fused.results.end(),
-                     [](const auto& each) { return each->place && each->place->inplace; });
+  return std::ranges::any_of(fused.results,
+                             [](const auto& each) { return each->place && each->place->inplace; });
 }
 
 void LowerContext::storeAll(const std::vector<size_t>& slots, const Index& offset) {

@@ -198,7 +198,7 @@ void SharedAttention::addUp(const Sum& sum, const SharedTile& weights, const Sha
         }
         return now;
       });
-  std::copy(out.begin(), out.end(), sums.begin());
+  std::ranges::copy(out, sums.begin());
 }
 
 KV SharedAttention::visible(int64_t row, int64_t column) {

@@ -135,8 +135,8 @@ Result<void> CoopmatProduct::check() {
     return failAt(c_.fused.loc, "schedule {} needs subgroups of at most {}, those of target '{}' have {}",
                   c_.schedule.str(), kSide * kSide / kLanes, c_.target.name, c_.target.subgroup);
   operands_ = FragmentEpilogue::operandsOf(c_.fused, c_.region, p_, c_.target);
-  const bool words = std::any_of(c_.yields.begin(), c_.yields.end(),
-                                 [&](const Value* value) { return isNarrow(value->type.dtype); });
+  const bool words =
+      std::ranges::any_of(c_.yields, [&](const Value* value) { return isNarrow(value->type.dtype); });
   if (words && p_.n % kEight == 0 && kSide * patchColumns_ / kEight % c_.target.subgroup == 0) wide_ = kEight;
   return {};
 }

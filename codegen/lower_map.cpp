@@ -15,8 +15,8 @@ namespace tg {
 /// Whether `vec` divides the elements of every result.
 static bool everyYieldIsWhole(const Op& fused, int64_t vec) {
   const auto& operands = fused.regions[0]->terminator()->operands;
-  return std::all_of(operands.begin(), operands.end(),
-                     [&](const Operand& operand) { return operand.value->type.elements() % vec == 0; });
+  return std::ranges::all_of(
+      operands, [&](const Operand& operand) { return operand.value->type.elements() % vec == 0; });
 }
 
 template <>

@@ -475,7 +475,7 @@ std::vector<Schedule> neighbours(const Op&, const Target& target, const SharedMa
 std::vector<SharedMatmulSchedule> sharedMatmulSchedules() {
   std::vector<SharedMatmulSchedule> out;
   for (const BlockingChoice& each : kSharedBlockings)
-    if (auto schedule = each.schedule(); std::find(out.begin(), out.end(), schedule) == out.end())
+    if (auto schedule = each.schedule(); std::ranges::find(out, schedule) == out.end())
       out.push_back(schedule);
   return out;
 }

@@ -104,7 +104,7 @@ void loadBeforeReductions(OpList& ops) {
   constexpr int kRegisters = 64;
   for (Op* op : ops)
     for (const auto& region : op->regions) loadBeforeReductions(region->ops);
-  const auto reduction = std::find_if(ops.begin(), ops.end(), [](const Op* op) {
+  const auto reduction = std::ranges::find_if(ops, [](const Op* op) {
     return op->code == Opcode::k_subgroup_reduce || op->code == Opcode::k_workgroup_reduce;
   });
   if (reduction == ops.end()) return;

@@ -35,7 +35,7 @@ static int64_t turnedRow(const Value& value) {
     work.pop_back();
     if (def && def->code == Opcode::transpose) {
       const std::vector<int64_t> perm = as::transpose(*def).perm();
-      const auto last = std::find(perm.begin(), perm.end(), static_cast<int64_t>(perm.size()) - 1);
+      const auto last = std::ranges::find(perm, static_cast<int64_t>(perm.size()) - 1);
       const int at = static_cast<int>(last - perm.begin()), rank = static_cast<int>(perm.size());
       if (rank != value.type.rank() || at + 1 >= rank || (place >= 0 && place != at) || def->in(0)->def)
         return 0;

@@ -38,7 +38,7 @@ static std::vector<Value*> expand(const Op& op, const std::vector<Value*>& opera
     std::vector<Value*> made = expand(*part, inputs, builder);
     for (size_t i = 0; i < made.size(); ++i) {
       part->results[i]->uses.replaceAll(made[i]);
-      std::replace(results.begin(), results.end(), part->results[i].get(), made[i]);
+      std::ranges::replace(results, part->results[i].get(), made[i]);
     }
   }
   return results;
@@ -56,7 +56,7 @@ static void mergeEqual(PlainRegion& region) {
     for (size_t i = 0; i < op->results.size(); ++i) {
       Value* same = first->second->result(static_cast<int>(i));
       op->results[i]->uses.replaceAll(same);
-      std::replace(region.yields.begin(), region.yields.end(), op->results[i].get(), same);
+      std::ranges::replace(region.yields, op->results[i].get(), same);
     }
     region.body.ops.erase(op);
   }

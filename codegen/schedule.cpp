@@ -48,7 +48,7 @@ static Schedule chooseProduct(const Op& fused, const Op& product, const Target& 
 /// cache.
 static bool rowsOverlap(const Op& fused) {
   const OpList& ops = fused.regions[0]->ops;
-  return std::any_of(ops.begin(), ops.end(), [](const Op* op) {
+  return std::ranges::any_of(ops, [](const Op* op) {
     return op->code == Opcode::unfold && as::unfold(*op).step() < as::unfold(*op).size();
   });
 }
@@ -83,9 +83,8 @@ static Schedule fastestSchedule(const Op& fused, const Target& target) {
     mixed = mixed || each == 0 || rowsPerSum(*sum, *rows) != each || !sumsRows(*rows, each, target);
   const Op* yield = fused.regions[0]->terminator();
   auto everyYield = [&](auto fits) {
-    return std::all_of(yield->operands.begin(), yield->operands.end(), [&](const Operand& operand) {
-      return std::find(sums.begin(), sums.end(), operand.value->def) != sums.end() ||
-             fits(operand.value->type);
+    return std::ranges::all_of(yield->operands, [&](const Operand& operand) {
+      return std::ranges::find(sums, operand.value->def) != sums.end() || fits(operand.value->type);
     });
   };
   if (products == 1 && !rows && !mixed &&
@@ -119,15 +118,15 @@ std::vector<Schedule> scheduleCandidates(const Op& fused, const Target& target) 
     if (Schedule own = scheduleOf(fused); std::holds_alternative<PartsSchedule>(own)) return {own};
   std::vector<Schedule> out{withReads(fused, target, chooseSchedule(fused, target))};
   const bool groups =
-      !fused.groups.empty() || std::any_of(fused.operands.begin(), fused.operands.end(),
-                                           [](const Operand& operand) { return operand.bindsGroup(); });
+      !fused.groups.empty() ||
+      std::ranges::any_of(fused.operands, [](const Operand& operand) { return operand.bindsGroup(); });
   if (groups) return out;
   const std::vector<Schedule> others =
       std::visit([&](const auto& chosen) { return neighbours(fused, target, chosen); }, out.front());
   for (const Schedule& other : others) {
     if (out.size() == kHandful) break;
     const Schedule each = withReads(fused, target, arrangedAny(fused, target, other));
-    if (std::find(out.begin(), out.end(), each) == out.end()) out.push_back(each);
+    if (std::ranges::find(out, each) == out.end()) out.push_back(each);
   }
   return out;
 }

@@ -113,7 +113,7 @@ bool isSimple(const Op& fused) {
     }
   };
   const OpList& ops = fused.regions[0]->ops;
-  return fused.regions[0]->terminator()->operands.size() == 1 && std::all_of(ops.begin(), ops.end(), isPlain);
+  return fused.regions[0]->terminator()->operands.size() == 1 && std::ranges::all_of(ops, isPlain);
 }
 
 /// The estimated time of a product, in one unit for all tilings: processors compute rounds of tiles, and the last
@@ -134,8 +134,7 @@ bool alongK(const Product& p, const CoopmatSchedule& schedule, int which) {
 }
 
 int64_t narrowCount(std::span<Value* const> values) {
-  return std::count_if(values.begin(), values.end(),
-                       [](const Value* value) { return isNarrow(value->type.dtype); });
+  return std::ranges::count_if(values, [](const Value* value) { return isNarrow(value->type.dtype); });
 }
 
 /// Bytes of shared memory for both operands' tiles and the subgroups' patches, whose rows have `patchRow` bytes.

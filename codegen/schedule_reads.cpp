@@ -22,14 +22,13 @@ bool mayBeStorage(const Op& fused, int binding) {
   if (isNarrow(fused.operands[static_cast<size_t>(binding)].value->type.dtype)) return true;
   const auto& yields = fused.regions[0]->terminator()->operands;
   const int64_t bytes = boundType(fused.operands[static_cast<size_t>(binding)].items[0]).bytes();
-  return std::any_of(yields.begin(), yields.end(),
-                     [&](const Operand& operand) { return operand.value->type.bytes() == bytes; });
+  return std::ranges::any_of(yields,
+                             [&](const Operand& operand) { return operand.value->type.bytes() == bytes; });
 }
 
 /// Whether some operand has more elements than one texel view may have.
 bool hasLongViews(const Op& fused, const Target& target) {
-  return readsTexels(target) &&
-         std::any_of(fused.operands.begin(), fused.operands.end(), [&](const Operand& operand) {
+  return readsTexels(target) && std::ranges::any_of(fused.operands, [&](const Operand& operand) {
            return !gives(target, LimitId::texelElements, boundType(operand.items[0]).elements());
          });
 }
@@ -59,7 +58,7 @@ Schedule withReads(const Op& fused, const Target& target, Schedule schedule) {
       texel[binding] = false;
       storage.push_back(static_cast<int64_t>(binding));
     }
-    std::sort(storage.begin(), storage.end());
+    std::ranges::sort(storage);
   }
   for (int binding = 0; binding < fused.numOperands(); ++binding)
     if (mayBeStorage(fused, binding)) texel[static_cast<size_t>(binding)] = false;

@@ -87,7 +87,7 @@ KernelBuilder::LoopBody Pipeline::step(const Body& body) {
         load_(index(kernel_.op(Opcode::k_min, {kernel_.add(tile, KernelBuilder::u32(1)), last}, DType::u32)));
     body(index(tile), std::span(now).subspan(loads_));
     kernel_.barrier();
-    std::copy(loaded.begin(), loaded.end(), now.begin());
+    std::ranges::copy(loaded, now.begin());
     return now;
   };
 }
@@ -105,7 +105,7 @@ void Pipeline::runInBlocks(const KV& from, const KV& to, int64_t block, const Bo
         const KV end =
             kernel_.op(Opcode::k_min, {kernel_.add(begin, KernelBuilder::u32(block)), to}, DType::u32);
         std::vector<KV> start = in;
-        std::copy(zeros.begin(), zeros.end(), start.begin() + static_cast<std::ptrdiff_t>(loads_));
+        std::ranges::copy(zeros, start.begin() + static_cast<std::ptrdiff_t>(loads_));
         kernel_.hint("step");
         std::vector<KV> out = kernel_.loop(kernel_.depth(), begin, end, 1, start, step(body));
         for (size_t i = loads_; i < out.size(); ++i) out[i] = kernel_.add(in[i], out[i]);

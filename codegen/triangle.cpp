@@ -135,7 +135,7 @@ bool isReadBelow(const Block& body, std::span<Value* const> yields, const Value&
 
 /// Whether this holds for a result of a function's op, in all kernels that read it.
 bool resultIsReadBelow(const Value& value) {
-  return std::all_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
+  return std::ranges::all_of(value.uses, [&](const Use& use) {
     const Op* reader = use.user();
     if (reader->code != Opcode::fused || !reader->groups.empty()) return false;
     std::vector<Value*> yields;
@@ -163,15 +163,16 @@ Skips skipsOf(const Op& fused) {
     lower.push_back(source.kind == Operand::Kind::value && resultIsLower(*source.value, 0));
   }
   const KnownLower known = [&](const Value& argument) {
-    const auto at = std::find(region->bindings.begin(), region->bindings.end(), &argument);
+    const auto at = std::ranges::find(region->bindings, &argument);
     return at != region->bindings.end() && lower[static_cast<size_t>(at - region->bindings.begin())];
   };
   auto free = [&](size_t slot) { return fused.groups.empty() && resultIsReadBelow(*fused.results[slot]); };
   Skips skips;
   skips.lower = (p.ta ? p.m == p.k : p.m <= p.k) && isLower(*p.op->in(0), known);
   skips.hidden = p.m <= p.n && isReadBelow(region->body, region->yields, *p.op->result(), known, free);
-  skips.zeros = skips.hidden && std::all_of(region->yields.begin(), region->yields.end(),
-                                            [&](const Value* value) { return isLower(*value, known); });
+  skips.zeros = skips.hidden && std::ranges::all_of(region->yields, [&](const Value* value) {
+                  return isLower(*value, known);
+                });
   return skips;
 }
 
@@ -198,8 +199,7 @@ int64_t tileOfReads(const Op& reader, size_t operand) {
         return true;
       });
   if (!carriers) return 0;
-  if (std::none_of(region->yields.begin(), region->yields.end(),
-                   [&](const Value* value) { return carriers->contains(value); }))
+  if (std::ranges::none_of(region->yields, [&](const Value* value) { return carriers->contains(value); }))
     return tile;
   return shared->hidden && shared->zeros && p.m == p.n ? std::lcm(tile, std::lcm(rows, columns)) : 0;
 }

@@ -187,7 +187,7 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
   // All lanes of a row read a value of the whole row, when one of them may have stored an element already.
   auto isFull = [&](const Op* op) { return rowLength(*op) > 1 && op->in(0)->type.elements() == count; };
   const auto& body = fused.regions[0]->ops;
-  if (rows && std::none_of(body.begin(), body.end(), isFull)) return false;
+  if (rows && std::ranges::none_of(body, isFull)) return false;
   std::unordered_set<const Value*> reached{source};
   // Values computed from whole rows: those with one element for each row, and those spread over the elements of the
   // rows.

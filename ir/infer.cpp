@@ -152,14 +152,12 @@ Result<Types> types(at::transpose, const Context& c) {
   int rank = c.in(0).rank();
   std::array<bool, kMaxRank> seen{};
   Shape shape;
+  bool good = static_cast<int>(perm.size()) == rank;
   for (int64_t axis : perm) {
-    if (axis < 0 || axis >= rank || seen[axis] || static_cast<int>(perm.size()) != rank)
-      return c.errorAt(0, 1, "{} is not a permutation of {}", c.op.attr("perm").str(),
-                       countText(rank, "axis", "axes"));
-    seen[axis] = true;
-    shape.push(c.shape(0)[static_cast<int>(axis)]);
+    good = good && axis >= 0 && axis < rank && !std::exchange(seen[axis], true);
+    if (good) shape.push(c.shape(0)[static_cast<int>(axis)]);
   }
-  if (static_cast<int>(perm.size()) != rank)
+  if (!good)
     return c.errorAt(0, 1, "{} is not a permutation of {}", c.op.attr("perm").str(),
                      countText(rank, "axis", "axes"));
   return Types{Type::tensor(c.in(0).dtype, shape)};

@@ -65,8 +65,7 @@ Result<void> checkNames(const Context& c, const Item& kernel) {
     for (size_t axis = 0; axis < names.size(); ++axis) {
       if (names[axis].empty()) continue;
       const int64_t extent = shapes[index][static_cast<int>(axis)];
-      auto known =
-          std::find_if(all.begin(), all.end(), [&](const Known& each) { return each.name == names[axis]; });
+      auto known = std::ranges::find_if(all, [&](const Known& each) { return each.name == names[axis]; });
       if (known == all.end())
         all.push_back({names[axis], &param, extent});
       else if (known->extent != extent)

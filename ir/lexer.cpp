@@ -10,7 +10,7 @@ static bool isDigit(char c) { return c >= '0' && c <= '9'; }
 static bool isWordStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool isWordChar(char c) { return isWordStart(c) || isDigit(c) || c == '.' || c == '$'; }
 bool isWord(std::string_view text) {
-  return !text.empty() && isWordStart(text.front()) && std::all_of(text.begin(), text.end(), isWordChar);
+  return !text.empty() && isWordStart(text.front()) && std::ranges::all_of(text, isWordChar);
 }
 static bool isBlank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 

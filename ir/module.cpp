@@ -277,7 +277,7 @@ ItemList::const_iterator ItemList::insert(const_iterator before, std::unique_ptr
 }
 
 void ItemList::replace(const Item& old, std::unique_ptr<Item> item) {
-  auto at = std::find_if(items_.begin(), items_.end(), [&](const auto& each) { return each.get() == &old; });
+  auto at = std::ranges::find_if(items_, [&](const auto& each) { return each.get() == &old; });
   forget(old);
   remember(*item);
   *at = std::move(item);
@@ -300,7 +300,7 @@ Item* ItemList::first(std::string_view name, Wanted wanted) const {
   }
   auto isIt = [&](const auto& item) { return wanted(*item) && item->name == name; };
   auto search = [&] {
-    auto at = std::find_if(items_.begin(), items_.end(), isIt);
+    auto at = std::ranges::find_if(items_, isIt);
     return at == items_.end() ? nullptr : at->get();
   };
   if (several) return search();
@@ -318,10 +318,8 @@ Item* ItemList::storage(std::string_view name) const {
 Item* Module::find(ItemKind kind, std::string_view name) const { return items.find(kind, name); }
 bool isKernelFunc(const Item& item) {
   if (item.kind != ItemKind::func || item.results.empty()) return false;
-  return std::all_of(item.body.args.begin(), item.body.args.end(),
-                     [](const auto& arg) { return arg->type.isScalar(); }) &&
-         std::all_of(item.results.begin(), item.results.end(),
-                     [](const NamedType& result) { return result.type.isScalar(); });
+  return std::ranges::all_of(item.body.args, [](const auto& arg) { return arg->type.isScalar(); }) &&
+         std::ranges::all_of(item.results, [](const NamedType& result) { return result.type.isScalar(); });
 }
 
 Item* Module::func(std::string_view name) const {
@@ -350,8 +348,7 @@ Item* Module::addStorage(ItemKind kind, std::string name) {
   return items.insert(behind, newItem(kind, std::move(name)))->get();
 }
 Item* Module::addBuffer(std::string name, int64_t bytes) {
-  auto firstFunc =
-      std::find_if(items.begin(), items.end(), [](const auto& item) { return item->kind == ItemKind::func; });
+  auto firstFunc = std::ranges::find_if(items, [](const auto& item) { return item->kind == ItemKind::func; });
   Item* buffer = items.insert(firstFunc, newItem(ItemKind::buffer, std::move(name)))->get();
   buffer->bytes = bytes;
   buffer->loc = loc;

@@ -42,7 +42,7 @@ constexpr uint32_t kCapabilityOfSubgroups = 61;  // GroupNonUniform; the other s
 
 template <class T>
 void addOnce(std::vector<T>& all, const T& value) {
-  if (std::find(all.begin(), all.end(), value) == all.end()) all.push_back(value);
+  if (std::ranges::find(all, value) == all.end()) all.push_back(value);
 }
 
 void raise(KernelNeeds& needs, LimitId id, int64_t amount) { needs[id] = std::max(needs[id], amount); }
@@ -80,8 +80,8 @@ Limits limitsOf(const Target& target) {
   lack(FeatureId::matricesNv, !target.coopmat.empty() && target.matrices == "nv");
   lack(FeatureId::matricesKhr, !target.coopmat.empty() && target.matrices == "khr");
   lack(FeatureId::quads, target.knowsFragments());
-  lack(FeatureId::matricesBf16, std::any_of(target.coopmat.begin(), target.coopmat.end(),
-                                            [](const auto& each) { return each.operand == DType::bf16; }));
+  lack(FeatureId::matricesBf16,
+       std::ranges::any_of(target.coopmat, [](const auto& each) { return each.operand == DType::bf16; }));
   if (target.subgroups)
     for (const CoopShape& shape : target.coopmat) out.products.push_back(productOf(shape));
   return out;

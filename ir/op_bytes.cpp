@@ -97,7 +97,7 @@ std::string keyOf(const Op& op, ValueNumbering& numbers) {
   if (op.info().has(table::commutative)) {
     std::vector<std::string> operands;
     for (const Operand& operand : op.operands) operands.push_back(bytesOf(operand, numbers));
-    std::sort(operands.begin(), operands.end());
+    std::ranges::sort(operands);
     for (const std::string& operand : operands) bytes.text(operand);
   } else {
     bytes.operands(op.operands);

@@ -129,8 +129,7 @@ const NamedConstant* ParseCore::constant(std::string_view name) const {
 
 static bool isAxisName(std::string_view text) {
   if (text.empty() || std::isdigit(static_cast<unsigned char>(text[0])) || scalarNamed(text)) return false;
-  return std::all_of(text.begin(), text.end(),
-                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  return std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
 }
 
 /// Splits `2x3xREST` into extents and REST; nothing if an extent is malformed or there are too many. An extent is a

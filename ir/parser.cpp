@@ -158,7 +158,7 @@ Result<void> Parser::binary() {
   if (!bytes || bytes->size() % 4 != 0) return errorHere("the binary is not base64 of whole 32-bit words");
   lex_.next();
   item->code.resize(bytes->size() / 4);
-  std::copy(bytes->begin(), bytes->end(), reinterpret_cast<char*>(item->code.data()));
+  std::ranges::copy(*bytes, reinterpret_cast<char*>(item->code.data()));
   return location(item->loc);
 }
 

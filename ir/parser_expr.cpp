@@ -176,7 +176,7 @@ std::optional<Operand> Parser::axisExtent(std::string_view name) {
     if (known == name && expressions_ == Expressions::ops) return Operand::of(value);
   for (const auto& arg : item_->body.args) {
     const std::vector<std::string> names = axisNames(*arg);
-    auto at = std::find(names.begin(), names.end(), name);
+    auto at = std::ranges::find(names, name);
     if (at == names.end()) continue;
     OperandList place{Operand::of(arg.get()), Operand::literal(int64_t{at - names.begin()})};
     if (expressions_ == Expressions::grid) return Operand::keyword("dim", std::move(place));
@@ -318,7 +318,7 @@ static constexpr std::string_view kShorthands[] = {
     "clamp", "fract", "dot", "ceildiv", "workgroup_size", "f32", "i32", "u32", "bool", "vec2", "vec4"};
 
 bool Parser::isShorthand(std::string_view word) {
-  return std::find(std::begin(kShorthands), std::end(kShorthands), word) != std::end(kShorthands);
+  return std::ranges::find(kShorthands, word) != std::end(kShorthands);
 }
 
 bool Parser::isFunction(std::string_view word) { return isShorthand(word) || rowOf(word); }
@@ -370,8 +370,8 @@ Result<Operand> Parser::shorthand(std::string_view word, const OperandList& args
   const Value* typed = nullptr;
   for (const Operand& each : args)
     if (!typed && each.kind == Operand::Kind::value) typed = each.value;
-  const bool isReal = std::any_of(args.begin(), args.end(),
-                                  [](const Operand& each) { return each.isLiteral() && !each.isInteger; });
+  const bool isReal =
+      std::ranges::any_of(args, [](const Operand& each) { return each.isLiteral() && !each.isInteger; });
   if (!typed && lanes && isReal) return emit(Opcode::k_vec, args, loc, Type::scalar(DType::f32, lanes));
   if (!typed && lanes)
     return failAt(loc,

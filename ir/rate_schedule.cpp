@@ -48,8 +48,7 @@ bool fits(const Form& form, const Attr& schedule) {
     const Attr& arg = schedule.list[i];
     if (form.args[i] == 'l') {
       auto isNumber = [](const Attr& step) { return step.isNumber(); };
-      if (arg.kind != Attr::Kind::array || !std::all_of(arg.list.begin(), arg.list.end(), isNumber))
-        return false;
+      if (arg.kind != Attr::Kind::array || !std::ranges::all_of(arg.list, isNumber)) return false;
     } else if (form.args[i] != 'a' && !arg.isNumber()) {
       return false;
     }

@@ -22,7 +22,7 @@ std::optional<RowSpace> rowSpaceOf(const Op& op) {
   if (op.info().attr("axes")) {
     for (int64_t axis : as::sum(op).axes()) axes.push_back(normalAxis(axis, rank));
     if (axes.empty()) return std::nullopt;
-    std::sort(axes.begin(), axes.end());
+    std::ranges::sort(axes);
   }
   if (!axes.empty()) {
     first = axes[0];

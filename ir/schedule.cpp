@@ -146,7 +146,7 @@ class ScheduleReader {
     const std::vector<int64_t> list = given->asInts();
     if (list.size() != count || given->list.size() != count)
       return bad(fmt::format("needs {} in '{}'", countText(count, "integer"), name(at)));
-    std::copy(list.begin(), list.end(), numbers.begin());
+    std::ranges::copy(list, numbers.begin());
     for (int64_t number : numbers) checked(at, number);
   }
   void operator()(size_t at, bool& flag) {
@@ -180,8 +180,7 @@ class ScheduleReader {
   Result<void> finish() {
     for (const NamedAttr& given : text_.dict) {
       const auto& fields = row_.fields;
-      if (std::none_of(fields.begin(), fields.end(),
-                       [&](const FieldRow& each) { return each.name == given.name; }))
+      if (std::ranges::none_of(fields, [&](const FieldRow& each) { return each.name == given.name; }))
         unknown(given.name);
     }
     if (error_) return fail(*error_);

@@ -224,7 +224,7 @@ static Error notJson(std::string_view text, std::string_view file, const Json::e
   why.remove_prefix(std::min(why.find("] ") + 2, why.size()));
   if (const auto* syntax = dynamic_cast<const Json::parse_error*>(&error)) {
     const std::string_view before = text.substr(0, std::min(syntax->byte, text.size() + 1) - 1);
-    place += fmt::format(":{}:{}", std::count(before.begin(), before.end(), '\n') + 1,
+    place += fmt::format(":{}:{}", std::ranges::count(before, '\n') + 1,
                          before.size() - (before.rfind('\n') + 1) + 1);
     why.remove_prefix(std::min(why.find(" - ") + 3, why.size()));
   }

@@ -21,7 +21,7 @@ Result<int64_t> parseBytes(std::string_view text) {
   auto [at, status] = std::from_chars(text.data(), end, value);
   std::string unit(at, static_cast<size_t>(end - at));
   std::erase(unit, ' ');
-  std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::ranges::transform(unit, unit.begin(), [](unsigned char c) { return std::tolower(c); });
   double scale = unit.empty() || unit == "b" ? 1 : 0;
   if (const char* prefix = unit.empty() ? nullptr : std::strchr("kmgt", unit[0])) {
     const auto power = static_cast<double>(prefix - "kmgt" + 1);

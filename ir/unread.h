@@ -15,7 +15,7 @@ inline void eraseUnread(OpList& ops, const Op* last = nullptr,
                         const std::unordered_set<const Value*>& kept = {}) {
   for (Op* op = ops.back(); op != last;) {
     Op* previous = op->previous();
-    const bool read = std::any_of(op->results.begin(), op->results.end(), [&](const auto& result) {
+    const bool read = std::ranges::any_of(op->results, [&](const auto& result) {
       return !result->uses.empty() || kept.contains(result.get());
     });
     if (!read && op->info().has(table::pure)) {

@@ -272,7 +272,7 @@ void Verifier::functionEffects(const Item& func) {
       std::vector<int64_t> rows = rowsNamed(*op);
       if (rows.size() != 2) continue;  // reported elsewhere
       auto& before = updated[op->operands[0].text];
-      const bool apart = std::none_of(before.begin(), before.end(), [&](const std::vector<int64_t>& other) {
+      const bool apart = std::ranges::none_of(before, [&](const std::vector<int64_t>& other) {
         return rows[0] < other[1] && other[0] < rows[1];
       });
       if (apart && !seen.contains({op->code, op->operands[0].text})) {
@@ -381,7 +381,7 @@ void Verifier::knownAttrs(const Loc& loc, std::string_view owner, const AttrList
     if (find(attrs, attr.name) != &attr.value)
       report(loc, "{}: attribute '{}' is given twice", owner, attr.name);
     if (attr.value.isNone()) report(loc, "{}: attribute '{}' has no value", owner, attr.name);
-    if (std::find(known.begin(), known.end(), attr.name) == known.end())
+    if (std::ranges::find(known, attr.name) == known.end())
       report(loc, "{}: unknown attribute '{}'; known: {}", owner, attr.name, fmt::join(known, ", "));
   }
 }

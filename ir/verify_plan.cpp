@@ -144,8 +144,7 @@ void PlanVerifier::homes() {
 /// Checks that functions do not overwrite each other's inputs and results, which stay valid until the next call of
 /// the same function.
 void PlanVerifier::ioAcrossFunctions() {
-  std::sort(io_.begin(), io_.end(),
-            [](const auto& a, const auto& b) { return a.first.offset < b.first.offset; });
+  std::ranges::sort(io_, [](const auto& a, const auto& b) { return a.first.offset < b.first.offset; });
   int64_t end = 0;
   const Item* holder = nullptr;
   for (const auto& [range, func] : io_) {
@@ -362,8 +361,7 @@ void PlanVerifier::write(const Op& op, const ResultSlot& slot, const ByteRange& 
 void PlanVerifier::region(const Op& op) {
   for (int binding = 0; binding < op.numOperands(); ++binding) {
     std::vector<Value*> sources = bindingSources(op, binding);
-    bool known =
-        std::all_of(sources.begin(), sources.end(), [&](Value* value) { return ownerOf_.contains(value); });
+    bool known = std::ranges::all_of(sources, [&](Value* value) { return ownerOf_.contains(value); });
     if (!known) return;  // reported where the source was defined
     for (Value* value : sources) read(op, *value);
     if (op.operands[binding].bindsGroup()) groupOperand(op, binding);

@@ -32,7 +32,7 @@ std::string_view malformed(const Operand& operand, int depth) {
       operand.kind == Kind::value || operand.kind == Kind::symbol || operand.kind == Kind::literal;
   if (operand.value && !valued) return "reads a value, which its kind does not";
   if (!operand.items.empty() && single) return "has parts, which its kind has not";
-  auto all = [&](auto fits) { return std::all_of(operand.items.begin(), operand.items.end(), fits); };
+  auto all = [&](auto fits) { return std::ranges::all_of(operand.items, fits); };
   switch (operand.kind) {
   case Kind::value: return operand.value ? "" : "is null";
   case Kind::element:
@@ -204,9 +204,9 @@ class StructureVerifier {
 /// Whether a block, which may be malformed, defines a value.
 bool holds(const Block& block, const Value* value, int depth = 0) {
   auto is = [&](const std::unique_ptr<Value>& each) { return each.get() == value; };
-  if (std::any_of(block.args.begin(), block.args.end(), is)) return true;
+  if (std::ranges::any_of(block.args, is)) return true;
   for (Op* op : block.ops) {
-    if (std::any_of(op->results.begin(), op->results.end(), is)) return true;
+    if (std::ranges::any_of(op->results, is)) return true;
     for (const auto& region : op->regions)
       if (region && depth <= kMaxNesting && holds(*region, value, depth + 1)) return true;
   }
@@ -395,9 +395,7 @@ Result<void> StructureVerifier::run() {
 
 }  // namespace
 
-bool isSymbolName(std::string_view name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(), isWordChar);
-}
+bool isSymbolName(std::string_view name) { return !name.empty() && std::ranges::all_of(name, isWordChar); }
 
 Result<void> verifyOperands(const Op& op) {
   for (size_t index = 0; index < op.operands.size(); ++index)

@@ -80,7 +80,7 @@ class Adam {
     for (const TrainedParam& trained : step_.params())
       if (!shrink_ && trained.decays) shrink_ = step_.named("shrink", lr * options_.weightDecay);
     const auto stays = [](const TrainedParam& trained) { return !trained.decays; };
-    if (epsScale_ && std::any_of(step_.params().begin(), step_.params().end(), stays))
+    if (epsScale_ && std::ranges::any_of(step_.params(), stays))
       noShrink_ = step_.named("no_shrink", step_.expr(step_.builder().scalar(0)));
   }
 

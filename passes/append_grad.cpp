@@ -187,8 +187,7 @@ class Accumulation {
   /// Adds @apply directly behind the function whose calls it counts.
   void addApply(const std::vector<Item*>& params) {
     auto& items = module_.items;
-    auto at =
-        std::find_if(items.begin(), items.end(), [&](const auto& item) { return item.get() == &train_; });
+    auto at = std::ranges::find_if(items, [&](const auto& item) { return item.get() == &train_; });
     auto made = std::make_unique<Item>();
     Item& apply = *made;
     apply.kind = ItemKind::func;

@@ -68,8 +68,8 @@ class Bucketing {
   }
 
   void run() {
-    std::stable_sort(values_.begin(), values_.end(),
-                     [&](const Reduced& a, const Reduced& b) { return placeOf(a) < placeOf(b); });
+    std::ranges::stable_sort(values_,
+                             [&](const Reduced& a, const Reduced& b) { return placeOf(a) < placeOf(b); });
     std::vector<Reduced*> bucket;
     int64_t bytes = 0;
     for (Reduced& each : values_) {
@@ -104,8 +104,8 @@ class Bucketing {
   };
 
   static bool isGradient(const Reduced& each) {
-    return std::all_of(each.readers.begin(), each.readers.end(),
-                       [](const Reader& reader) { return reader.op->code == Opcode::param_grad; });
+    return std::ranges::all_of(each.readers,
+                               [](const Reader& reader) { return reader.op->code == Opcode::param_grad; });
   }
   bool isSharded(const Reduced& each) const {
     return shards_ > 1 && isGradient(each) && each.value->type.elements() % shards_ == 0;
@@ -168,7 +168,7 @@ class Bucketing {
 };
 
 bool hasGradients(const Item& func, std::string_view param = "") {
-  return std::any_of(func.body.ops.begin(), func.body.ops.end(), [&](const Op* op) {
+  return std::ranges::any_of(func.body.ops, [&](const Op* op) {
     return op->code == Opcode::param_grad && (param.empty() || op->operands[0].text == param);
   });
 }

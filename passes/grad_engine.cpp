@@ -59,7 +59,7 @@ void GradEngine::remarkCuts(const Value* loss, const std::vector<Value*>& wrt) c
   std::unordered_set<const Value*> useful{loss};
   for (size_t i = forward_.size(); i-- > 0;) {
     const Op& op = *forward_[i];
-    bool reaches = std::any_of(op.results.begin(), op.results.end(), [&](const auto& result) {
+    bool reaches = std::ranges::any_of(op.results, [&](const auto& result) {
       return useful.count(result.get()) && result->type.dtype != DType::i1;
     });
     if (!reaches) continue;
@@ -82,8 +82,8 @@ void GradEngine::remarkCuts(const Value* loss, const std::vector<Value*>& wrt) c
         after.insert(result.get());
         cuts = cuts && !active_.count(result.get());
       }
-      bool reaches = std::any_of(op.results.begin(), op.results.end(),
-                                 [&](const auto& result) { return useful.count(result.get()) > 0; });
+      bool reaches =
+          std::ranges::any_of(op.results, [&](const auto& result) { return useful.count(result.get()) > 0; });
       if (!cuts || !reaches) continue;
       onRemark_(
           {Severity::remark,
@@ -143,7 +143,7 @@ Result<void> GradEngine::differentiate(Op& op) {
   std::vector<bool> wanted;
   for (const Operand& operand : op.operands)
     wanted.push_back(operand.kind == Operand::Kind::value && active_.count(operand.value));
-  if (!reached || std::find(wanted.begin(), wanted.end(), true) == wanted.end()) return {};
+  if (!reached || std::ranges::find(wanted, true) == wanted.end()) return {};
 
   if (!inDecomposition_) builder_.setLoc(derivedLoc("grad", op.loc));
   const GradEntry& entry = gradEntry(op.code);

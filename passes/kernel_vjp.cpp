@@ -58,8 +58,7 @@ Result<void> run_kernel_vjp(Module& module, const KernelVjpOptions& options, con
   TG_TRY(KernelVjp vjp, differentiateKernel(module, *kernel, request));
   if (context.onDiagnostic)
     for (const Diagnostic& remark : vjp.remarks) context.onDiagnostic(remark);
-  auto at = std::find_if(module.items.begin(), module.items.end(),
-                         [&](const auto& item) { return item.get() == kernel; });
+  auto at = std::ranges::find_if(module.items, [&](const auto& item) { return item.get() == kernel; });
   module.items.insert(at + 1, std::move(vjp.kernel));
   return {};
 }

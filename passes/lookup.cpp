@@ -13,7 +13,7 @@ void remarkIdle(const PassContext& context, const Loc& loc, std::string_view opt
     last = bar == std::string_view::npos;
     if (!last) pattern.remove_prefix(bar + 1);
     auto matches = [&](const std::string& name) { return globMatch(part, name); };
-    if (part.empty() || part == "*" || std::any_of(names.begin(), names.end(), matches)) continue;
+    if (part.empty() || part == "*" || std::ranges::any_of(names, matches)) continue;
     context.remark(loc, "{}={} names nothing; there are {}", option, part, known);
   }
 }

@@ -376,7 +376,7 @@ void FunctionLowering::begin(const Op& op) {
   constexpr int64_t kMember = 16;  // the alignment of members of a group
   std::vector<ByteRange> ranges;
   for (const auto& result : op.results) ranges.push_back(placeOf({result.get()}, false));
-  std::sort(ranges.begin(), ranges.end(), [](const ByteRange& a, const ByteRange& b) {
+  std::ranges::sort(ranges, [](const ByteRange& a, const ByteRange& b) {
     return std::tie(a.buffer, a.offset) < std::tie(b.buffer, b.offset);
   });
   std::vector<ByteRange> merged;

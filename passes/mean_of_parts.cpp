@@ -175,8 +175,7 @@ class PartsCheck {
   static bool reduces(const Op& op, int axis) {
     const int rank = op.in(0)->type.rank();
     const std::vector<int64_t> axes = as::sum(op).axes();
-    return std::any_of(axes.begin(), axes.end(),
-                       [&](int64_t each) { return normalAxis(each, rank) == axis; });
+    return std::ranges::any_of(axes, [&](int64_t each) { return normalAxis(each, rank) == axis; });
   }
 
   /// The axis of the operands that are rows, counted from the front, if they have the same one.
@@ -305,7 +304,7 @@ class PartsCheck {
              (!as::argmax(op).keepdims() && normalAxis(as::argmax(op).axis(), op.in(0)->type.rank()) < axis);
     case Opcode::transpose: {
       const std::vector<int64_t> perm = as::transpose(op).perm();
-      return static_cast<int>(std::find(perm.begin(), perm.end(), axis) - perm.begin());
+      return static_cast<int>(std::ranges::find(perm, axis) - perm.begin());
     }
     case Opcode::reshape: return holderOf(op, axis);
     default: return axis;

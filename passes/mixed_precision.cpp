@@ -52,7 +52,7 @@ constexpr double kLargestScale = 0x1p24;
 
 /// Whether there are gradients other than zeros, which belong to parameters that the loss does not depend on.
 bool hasGradients(const Item& func) {
-  return std::any_of(func.body.ops.begin(), func.body.ops.end(), [](const Op* op) {
+  return std::ranges::any_of(func.body.ops, [](const Op* op) {
     return op->code == Opcode::param_grad && !isNumber(*as::param_grad(*op).value(), 0);
   });
 }
@@ -196,13 +196,13 @@ Result<void> checkUpdates(const Item& func, const Op& start) {
       scaled.erase(as::param_grad(*op).value());
       continue;
     }
-    const bool reads = std::any_of(op->operands.begin(), op->operands.end(),
-                                   [&](const Operand& operand) { return scaled.contains(operand.value); });
+    const bool reads = std::ranges::any_of(
+        op->operands, [&](const Operand& operand) { return scaled.contains(operand.value); });
     if (reads && op->code == Opcode::update)
-      return precisionError(op->loc, 7,
-                            fmt::format("@{} is updated by a gradient in front of its tg.param_grad; run "
-                                        "mixed-precision directly after append-grad",
-                                        op->operands[0].text));
+      return passError("mixed-precision", op->loc, 7,
+                       "@{} is updated by a gradient in front of its tg.param_grad; run mixed-precision "
+                       "directly after append-grad",
+                       op->operands[0].text);
     if (reads)
       for (const auto& result : op->results) scaled.insert(result.get());
   }

@@ -35,9 +35,9 @@ static DType typeBelowCast(const Value& value) {
 std::string multipliedAs(const Op& op) {
   if (isConvolution(op)) {
     const DType dtype = typeBelowCast(*op.operands[0].value);
-    const bool narrow =
-        isNarrow(dtype) && std::all_of(op.operands.begin(), op.operands.end(),
-                                       [&](const auto& each) { return typeBelowCast(*each.value) == dtype; });
+    const bool narrow = isNarrow(dtype) && std::ranges::all_of(op.operands, [&](const auto& each) {
+                          return typeBelowCast(*each.value) == dtype;
+                        });
     return std::string(name(narrow ? dtype : op.operands[0].value->type.dtype));
   }
   auto narrower = [](const Value& operand, std::string precision) {
@@ -120,8 +120,7 @@ class NarrowProducts {
 
   /// Whether a tg.grad names the value: its readers must then not read a value below it instead.
   static bool isDifferentiatedBy(const Value& value) {
-    return std::any_of(value.uses.begin(), value.uses.end(),
-                       [](const Use& use) { return use.user()->code == Opcode::grad; });
+    return std::ranges::any_of(value.uses, [](const Use& use) { return use.user()->code == Opcode::grad; });
   }
 
   /// Repeats the op of `value`, which moves elements, on the 16-bit values `below` its operands.
@@ -220,8 +219,8 @@ class NarrowProducts {
 
   /// Rounds what a max pool reads if its result is rounded: the maximum of rounded values is the rounded maximum.
   void roundPooled(Value& value) {
-    const bool all = std::all_of(value.uses.begin(), value.uses.end(),
-                                 [](const Use& use) { return takesRounded(*use.user()); });
+    const bool all =
+        std::ranges::all_of(value.uses, [](const Use& use) { return takesRounded(*use.user()); });
     if (isActivation(value) && all) round(value);
   }
 

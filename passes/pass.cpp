@@ -18,9 +18,8 @@ namespace tg {
 static void join(PassInfo& alias, std::string_view list, const std::deque<PassInfo>& all) {
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
-    const auto part = std::find_if(all.begin(), all.end(), [&](const PassInfo& pass) {
-      return pass.name == list.substr(begin, end - begin);
-    });
+    const auto part = std::ranges::find_if(
+        all, [&](const PassInfo& pass) { return pass.name == list.substr(begin, end - begin); });
     assert(part != all.end() && "an alias names no row of passes.def");
     alias.parts.push_back(&*part);
     begin = end + 1;
@@ -48,9 +47,8 @@ static std::deque<PassInfo> shipped() {
 #undef PASS
   };
 #define PASS(...)
-#define ALIAS(alias, tool, list, summary)                                                                    \
-  join(*std::find_if(all.begin(), all.end(), [](const PassInfo& pass) { return pass.name == alias; }), list, \
-       all);
+#define ALIAS(alias, tool, list, summary) \
+  join(*std::ranges::find_if(all, [](const PassInfo& pass) { return pass.name == alias; }), list, all);
 #include "passes/passes.def"
 #undef PASS
   return all;
@@ -65,15 +63,15 @@ const std::deque<PassInfo>& passes() { return registry(); }
 
 const OptionInfo* PassInfo::option(std::string_view wanted) const {
   std::string name(wanted);
-  std::replace(name.begin(), name.end(), '_', '-');
+  std::ranges::replace(name, '_', '-');
   for (const OptionInfo& info : options)
     if (info.name == name || info.name == wanted) return &info;
   return nullptr;
 }
 
 bool PassInfo::isLinked() const {
-  return make || (!parts.empty() && std::all_of(parts.begin(), parts.end(),
-                                                [](const PassInfo* part) { return part->isLinked(); }));
+  return make || (!parts.empty() &&
+                  std::ranges::all_of(parts, [](const PassInfo* part) { return part->isLinked(); }));
 }
 
 std::string_view PassInfo::fault() const {
@@ -82,7 +80,7 @@ std::string_view PassInfo::fault() const {
 
 const PassInfo* findPass(std::string_view wanted) {
   std::string name(wanted);
-  std::replace(name.begin(), name.end(), '_', '-');
+  std::ranges::replace(name, '_', '-');
   for (const PassInfo& pass : registry())
     if (pass.name == name) return &pass;
   return nullptr;

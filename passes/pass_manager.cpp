@@ -95,14 +95,13 @@ static Error wrongStage(const PassInfo& pass, const Module& module) {
 /// Whether all errors are about the extents of a call: an index beyond them may show only after folding a kernel.
 static bool isOfInput(const Error& error) {
   const auto& all = error.diagnostics();
-  return std::all_of(all.begin(), all.end(), [](const Diagnostic& each) {
-    return each.message.starts_with("tg.custom [custom.c7]");
-  });
+  return std::ranges::all_of(
+      all, [](const Diagnostic& each) { return each.message.starts_with("tg.custom [custom.c7]"); });
 }
 
 static bool hasFunctions(const Module& module) {
-  return std::any_of(module.items.begin(), module.items.end(),
-                     [](const auto& item) { return item->kind == ItemKind::func && !isKernelFunc(*item); });
+  return std::ranges::any_of(
+      module.items, [](const auto& item) { return item->kind == ItemKind::func && !isKernelFunc(*item); });
 }
 
 /// The error for a pass that left an invalid module or threw.

@@ -25,7 +25,7 @@ std::string show(const std::string& value) {
   auto bare = [](unsigned char c) {
     return std::isalnum(c) || std::string_view("_.*?|/@:+-").find(c) != std::string::npos;
   };
-  if (!value.empty() && std::all_of(value.begin(), value.end(), bare)) return value;
+  if (!value.empty() && std::ranges::all_of(value, bare)) return value;
   std::string out = "\"";
   for (char c : value) {
     if (c == '"' || c == '\\') out += '\\';

@@ -187,7 +187,7 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
         plan::Sequence sequence{{}, op, true};
         const std::vector<Value*> sources = bindingSources(*op, binding);
         if (sources.size() == 1 && readsRows(*sources[0])) continue;  // lie where the symbol does
-        if (std::any_of(sources.begin(), sources.end(), [](const Value* value) { return readsRows(*value); }))
+        if (std::ranges::any_of(sources, [](const Value* value) { return readsRows(*value); }))
           return failAt(op->loc,
                         "{} [plan.group]: the group of %{} holds rows of a symbol beside other members",
                         op->info().name, op->operands[binding].value->name);
@@ -358,8 +358,7 @@ Result<void> planFunctions(Layout& layout) {
 Error withLargest(Error error, const Item& func, const FunctionPlan& plan) {
   const Op* at = nullptr;
   std::vector<plan::LiveUnit> live = plan.livePeak(&at);
-  std::stable_sort(live.begin(), live.end(),
-                   [](const plan::LiveUnit& a, const plan::LiveUnit& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(live, std::greater(), &plan::LiveUnit::bytes);
   live.resize(std::min(live.size(), kLargestNamed));
   for (const auto& [unit, bytes] : live)
     error.addNote(unit->members[0]->loc, fmt::format("live at the peak of @{}: {}, {}", func.name,

@@ -17,13 +17,13 @@ namespace tg {
 /// Whether some region binds a value as a member of a group, as those of flatten-optimizer bind gradients. Members have
 /// fixed places one behind the other, so that two of them must not become one value.
 inline bool standsInGroup(const Value& value) {
-  return std::any_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
+  return std::ranges::any_of(value.uses, [&](const Use& use) {
     const Op& user = *use.user();
     if (user.code != Opcode::fused) return false;
     for (int binding = 0; binding < user.numOperands(); ++binding) {
       if (!user.operands[binding].bindsGroup()) continue;
       const std::vector<Value*> members = bindingSources(user, binding);
-      if (std::find(members.begin(), members.end(), &value) != members.end()) return true;
+      if (std::ranges::find(members, &value) != members.end()) return true;
     }
     return false;
   });
@@ -31,8 +31,7 @@ inline bool standsInGroup(const Value& value) {
 
 /// Whether a function has tg.grad, whose result depends on the uses of values. Passes that change uses leave it as it is.
 inline bool hasGrad(const Item& func) {
-  return std::any_of(func.body.ops.begin(), func.body.ops.end(),
-                     [](const Op* op) { return op->code == Opcode::grad; });
+  return std::ranges::any_of(func.body.ops, [](const Op* op) { return op->code == Opcode::grad; });
 }
 
 /// Visits the ops of a function once, in text order, and calls `fold` on each. `fold` sees the replacements so far. It may
@@ -77,16 +76,14 @@ inline std::vector<Value*> expandOp(const Op& op, Builder& builder) {
   for (const Operand& operand : op.operands) operands.push_back(operand.value);
   std::vector<Value*> results = decompose(op, operands, builder);
   for (size_t i = 0; i < results.size(); ++i)
-    if (std::find(operands.begin(), operands.end(), results[i]) == operands.end())
-      results[i]->name = op.results[i]->name;
+    if (std::ranges::find(operands, results[i]) == operands.end()) results[i]->name = op.results[i]->name;
   return results;
 }
 
 /// Replaces the composites of a function for which `chosen` is true by their decompositions.
 inline void expandOps(Module& module, Item& func, const std::function<bool(const Op&)>& chosen) {
   auto expands = [&](const Op& op) { return op.info().has(table::composite) && chosen(op); };
-  if (std::none_of(func.body.ops.begin(), func.body.ops.end(), [&](const Op* op) { return expands(*op); }))
-    return;
+  if (std::ranges::none_of(func.body.ops, [&](const Op* op) { return expands(*op); })) return;
   Builder builder(&module, &func);
   for (Op* op = func.body.ops.front(); op;) {
     Op* next = op->next();

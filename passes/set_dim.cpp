@@ -74,7 +74,7 @@ class Resizing {
     if (old_ == 0 || old_ == n_) return {};
     for (Op* op = func_.body.ops.front(); op; op = op->next()) {
       const auto done = [&](const auto& result) { return resizedOf(result.get()) != nullptr; };
-      if (std::any_of(op->results.begin(), op->results.end(), done)) continue;  // visited before going back
+      if (std::ranges::any_of(op->results, done)) continue;  // visited before going back
       if (Op* leaf = grownForAxis(*op))
         op = leaf;
       else
@@ -281,7 +281,7 @@ class Resizing {
   }
 
   bool mentions(const Type& type) const {
-    return std::any_of(type.shape.begin(), type.shape.end(), [&](int64_t extent) { return extent == old_; });
+    return std::ranges::any_of(type.shape, [&](int64_t extent) { return extent == old_; });
   }
 
   Error guess(const Op& op, const Value* suspect) const {
@@ -329,8 +329,8 @@ class Resizing {
     for (const Axis& axis : source.axes) {
       TG_TRY(const Axis holder, holderOf(op, source, axis));
       const auto at = static_cast<size_t>(holder.at);
-      const bool twice = std::any_of(reshaped_.begin(), reshaped_.end(),
-                                     [&](const Axis& other) { return other.at == holder.at; });
+      const bool twice =
+          std::ranges::any_of(reshaped_, [&](const Axis& other) { return other.at == holder.at; });
       if (twice && written[at] != -1) return notHeld(op);
       reshaped_.push_back({holder.at, twice ? 0 : holder.inner});
       if (written[at] != -1) extents[at] = op.result()->type.shape[holder.at] / old_ * n_;
@@ -408,10 +408,9 @@ class Resizing {
 
   /// Whether a custom kernel leaves extents of its results to the call.
   static bool hasOpenResults(const Item& kernel) {
-    return std::any_of(kernel.body.args.begin(), kernel.body.args.end(), [](const auto& arg) {
+    return std::ranges::any_of(kernel.body.args, [](const auto& arg) {
       return arg->type.mode != BufMode::in &&
-             std::any_of(arg->type.shape.begin(), arg->type.shape.end(),
-                         [](int64_t extent) { return extent == Shape::kDynamic; });
+             std::ranges::any_of(arg->type.shape, [](int64_t extent) { return extent == Shape::kDynamic; });
     });
   }
 
@@ -487,7 +486,7 @@ class Resizing {
       }
     });
     const std::vector<int64_t>& from = alike.empty() ? any : alike;
-    const bool one = std::all_of(from.begin(), from.end(), [&](int64_t inner) { return inner == from[0]; });
+    const bool one = std::ranges::all_of(from, [&](int64_t inner) { return inner == from[0]; });
     return !from.empty() && one ? from[0] : 0;
   }
 

@@ -72,13 +72,13 @@ Result<void> checkLaterOptions(const CompileOptions& options) {
 bool hasUpdate(const Module& module, const std::string& function) {
   const Item* func = module.func(function);
   // From stage kernel on, an update is a write to a home, and the text does not tell it from other writes.
-  return func && (module.stage >= Stage::kernel ||
-                  std::any_of(func->body.ops.begin(), func->body.ops.end(),
-                              [](const Op* op) { return op->code == Opcode::update; }));
+  return func && (module.stage >= Stage::kernel || std::ranges::any_of(func->body.ops, [](const Op* op) {
+                    return op->code == Opcode::update;
+                  }));
 }
 
 bool holdsGradients(const Module& module, const Item& func) {
-  return std::any_of(func.body.ops.begin(), func.body.ops.end(), [&](const Op* op) {
+  return std::ranges::any_of(func.body.ops, [&](const Op* op) {
     return op->code == Opcode::param_grad ||
            (op->code == Opcode::update && module.find(ItemKind::param, op->operands[0].text));
   });

@@ -41,8 +41,8 @@ Error withMemory(Error error, const Module& module, int64_t freeBytes) {
                             sizeText(memory.totalBytes()), sizeText(memory.persistentBytes),
                             sizeText(memory.ioBytes), sizeText(memory.arenaBytes), sizeText(freeBytes)));
   std::vector<MemoryValue> values = memory.values;
-  std::stable_sort(values.begin(), values.end(),
-                   [](const MemoryValue& a, const MemoryValue& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(values,
+                           [](const MemoryValue& a, const MemoryValue& b) { return a.bytes > b.bytes; });
   // Repeated blocks of a network share kernels, and so produce equal names; count them.
   std::map<std::string, int> count;
   std::vector<const MemoryValue*> named;

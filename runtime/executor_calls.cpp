@@ -259,8 +259,8 @@ Result<std::shared_ptr<PendingCall>> Executor::begin(const std::string& key, con
   auto call =
       std::make_shared<Call>(device_, lane.buffer, lane.submission, values.results, function->watched);
   lane.call = call;
-  const bool elsewhere = std::any_of(values.results.begin(), values.results.end(),
-                                     [&](const Slot& slot) { return slot.buffer != lane.buffer.get(); });
+  const bool elsewhere =
+      std::ranges::any_of(values.results, [&](const Slot& slot) { return slot.buffer != lane.buffer.get(); });
   if (captures || elsewhere) TG_CHECK(call->fetch());
   if (captures) {
     TG_TRY(call->outputs().captures, captured(key));

@@ -42,7 +42,7 @@ void Executor::Program::findHomes(const Module& module) {
           {begin, begin + spanBytes(item->type, item->place->pitch), item->name});
     }
   for (auto& [buffer, all] : homes)
-    std::sort(all.begin(), all.end(), [](const Home& a, const Home& b) { return a.begin < b.begin; });
+    std::ranges::sort(all, [](const Home& a, const Home& b) { return a.begin < b.begin; });
 }
 
 /// A debugger's label such as `k7 (h: matmul) @fc.w @fc.b`: the kernel, what it computes, and the params and states
@@ -55,10 +55,9 @@ std::string Executor::Program::labelOf(const DispatchStep& step) const {
     const auto found = homes.find(range.buffer);
     if (found == homes.end()) continue;
     const std::vector<Home>& all = found->second;
-    auto home = std::partition_point(all.begin(), all.end(),
-                                     [&](const Home& each) { return each.end <= range.offset; });
+    auto home = std::ranges::partition_point(all, [&](const Home& each) { return each.end <= range.offset; });
     for (; home != all.end() && home->begin < range.offset + range.bytes && bound.size() <= kNamed; ++home)
-      if (std::find(bound.begin(), bound.end(), home->name) == bound.end()) bound.push_back(home->name);
+      if (std::ranges::find(bound, home->name) == bound.end()) bound.push_back(home->name);
   }
   for (size_t i = 0; i < std::min(bound.size(), kNamed); ++i) label += fmt::format(" @{}", bound[i]);
   return bound.size() > kNamed ? label + " …" : label;

@@ -60,7 +60,7 @@ Result<void> InterpRunner::readRows(const std::string& name, int64_t first, std:
   TG_CHECK(base_->interpreter.readRows(name, first, elements));
   HostArray part{type.dtype, {}, std::vector<std::byte>(rows.size())};
   for (size_t i = 0; i < elements.size(); ++i) part.set(static_cast<int64_t>(i), elements[i]);
-  std::copy(part.bytes.begin(), part.bytes.end(), rows.begin());
+  std::ranges::copy(part.bytes, rows.begin());
   return {};
 }
 

@@ -36,9 +36,8 @@ std::vector<ProfiledKernel> byKernel(const Profile& profile) {
     kernel.counted = kernel.counted && report.counted;
   }
   for (ProfiledKernel& kernel : out) kernel.share = all > 0 ? kernel.microseconds / all : 0;
-  std::stable_sort(out.begin(), out.end(), [](const ProfiledKernel& a, const ProfiledKernel& b) {
-    return a.microseconds > b.microseconds;
-  });
+  std::ranges::stable_sort(
+      out, [](const ProfiledKernel& a, const ProfiledKernel& b) { return a.microseconds > b.microseconds; });
   return out;
 }
 

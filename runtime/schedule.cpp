@@ -32,7 +32,7 @@ Result<double> learningRate(const Attr& schedule, int64_t step) {
   case RateKind::multistep: break;
   }
   const std::vector<Attr>& marks = schedule.list[2].list;
-  auto passed = std::count_if(marks.begin(), marks.end(), [&](const Attr& m) { return m.number() <= s; });
+  auto passed = std::ranges::count_if(marks, [&](const Attr& m) { return m.number() <= s; });
   return arg(0) * std::pow(arg(1), static_cast<double>(passed));
 }
 

@@ -12,14 +12,14 @@ namespace {
 
 Captures toCaptures(const std::string& function, const SessionProgram::Callable& callable, NamedArrays kept) {
   std::erase_if(kept, [&](const auto& capture) {
-    return std::find(callable.read.begin(), callable.read.end(), capture.first) == callable.read.end();
+    return std::ranges::find(callable.read, capture.first) == callable.read.end();
   });
   return {function, callable.captures, std::move(kept)};
 }
 
 /// Whether the session must fill in a random key that `inputs` does not have.
 bool drawsByHost(const Item& func, const Inputs& inputs) {
-  return std::any_of(func.body.args.begin(), func.body.args.end(), [&](const auto& arg) {
+  return std::ranges::any_of(func.body.args, [&](const auto& arg) {
     const Attr* host = find(arg->attrs, "host");
     return host && host->text == "rng" && !inputs.contains(arg->name);
   });

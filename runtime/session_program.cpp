@@ -163,7 +163,7 @@ Result<void> SessionProgram::borrow(Module& module) {
     }
     param->place = Place{"persistent", base->second + shared->second.offset, nullptr, 0};
   }
-  std::sort(turns_.begin(), turns_.end());
+  std::ranges::sort(turns_);
   turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());
   if (options_.sharedParams.empty() || !borrowed_.empty()) return {};
   return failAt(module.loc, "sharedParams: the module has none of @{}",
@@ -326,8 +326,7 @@ Result<SessionProgram::Callable> SessionProgram::callable(const std::string& fun
   TG_TRY(std::vector<std::string> read, wantedCaptures(function, variant, source, captures));
   if (variant) {
     auto kept = capturesOf(*variant->module->func(function));
-    auto lost =
-        std::find_if(read.begin(), read.end(), [&](const auto& name) { return !kept.contains(name); });
+    auto lost = std::ranges::find_if(read, [&](const auto& name) { return !kept.contains(name); });
     if (lost != read.end()) {
       tell(Severity::remark,
            fmt::format("capture '{}' of @{} is not kept: the function is compiled once more", *lost,

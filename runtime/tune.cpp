@@ -37,8 +37,8 @@ std::string mainOp(const Op& fused) {
   for (Op* op : fused.regions[0]->ops) {
     using table::Fusion;
     const Fusion kind = op->info().fusion;
-    const bool reads = std::any_of(op->operands.begin(), op->operands.end(),
-                                   [](const Operand& operand) { return operand.value != nullptr; });
+    const bool reads =
+        std::ranges::any_of(op->operands, [](const Operand& operand) { return operand.value != nullptr; });
     if (kind == Fusion::view || !reads || op->code == Opcode::yield) continue;
     main = op;
     if (kind != Fusion::map) break;
@@ -204,7 +204,7 @@ Result<void> time(Executor& executor, std::vector<TimedSchedule>& schedules, con
     for (size_t i = 0; i < times.size(); ++i) times[i].push_back(commands[i + 1].microseconds());
   }));
   for (size_t i = 0; i < times.size(); ++i) {
-    schedules[i].least = *std::min_element(times[i].begin(), times[i].end());
+    schedules[i].least = *std::ranges::min_element(times[i]);
     schedules[i].median = medianOf(std::move(times[i]));
   }
   TG_TRY(std::vector<vulkan::KernelStatistics> told, executor.statistics("f"));

@@ -17,7 +17,7 @@ std::vector<std::string> axisNames(const Value& parameter) {
 }
 
 void setAxisNames(Value& parameter, const std::vector<std::string>& names) {
-  if (std::all_of(names.begin(), names.end(), [](const std::string& name) { return name.empty(); })) return;
+  if (std::ranges::all_of(names, [](const std::string& name) { return name.empty(); })) return;
   std::vector<Attr> list;
   for (const std::string& name : names) list.push_back(Attr::string(name));
   set(parameter.attrs, kAxisNames, Attr::array(std::move(list)));

@@ -229,7 +229,7 @@ KV KernelBuilder::stopGradient(const KV& x) {
 
 KV KernelBuilder::vec(const std::vector<KV>& lanes) {
   if (lanes.empty()) return op(Opcode::k_vec, lanes, DType::f32);
-  bool same = std::all_of(lanes.begin(), lanes.end(), [&](const KV& lane) {
+  bool same = std::ranges::all_of(lanes, [&](const KV& lane) {
     return lane.value == lanes[0].value && (lane.value || lane.number == lanes[0].number);
   });
   if (same && lanes[0].isLiteral()) return lanes[0];

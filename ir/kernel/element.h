@@ -18,9 +18,8 @@ inline const Operand* elementOf(const Op& op) {
 /// Whether an op, or an op in its bodies, accesses an element of this buffer.
 inline bool touches(const Op& op, const Value* buffer) {
   if (const Operand* element = elementOf(op); element && element->value == buffer) return true;
-  return std::any_of(op.regions.begin(), op.regions.end(), [&](const auto& region) {
-    return std::any_of(region->ops.begin(), region->ops.end(),
-                       [&](const auto& inner) { return touches(*inner, buffer); });
+  return std::ranges::any_of(op.regions, [&](const auto& region) {
+    return std::ranges::any_of(region->ops, [&](const auto& inner) { return touches(*inner, buffer); });
   });
 }
 

@@ -58,22 +58,21 @@ std::vector<int> Cover::ownSymbols(int scope) const {
     if (int id = forms_.localSymbol(axis); id >= 0) out.push_back(id);
   const std::vector<int>& outer = forms_.scope(block_).loops;
   for (int loop : forms_.scope(scope).loops)
-    if (std::find(outer.begin(), outer.end(), loop) == outer.end()) out.push_back(loop);
+    if (std::ranges::find(outer, loop) == outer.end()) out.push_back(loop);
   return out;
 }
 
 bool Cover::dependsOn(int id, const std::vector<int>& own) const {
-  if (std::find(own.begin(), own.end(), id) != own.end()) return true;
+  if (std::ranges::find(own, id) != own.end()) return true;
   const Symbol& symbol = forms_.symbol(id);
   if (symbol.kind == Symbol::Kind::opaque) return true;  // it may differ between invocations
-  return std::any_of(symbol.inputs.begin(), symbol.inputs.end(),
-                     [&](int input) { return dependsOn(input, own); });
+  return std::ranges::any_of(symbol.inputs, [&](int input) { return dependsOn(input, own); });
 }
 
 bool Cover::collect(const Affine& form, const std::vector<int>& own, std::vector<int>& out) const {
   for (const auto& [id, factor] : form.terms) {
-    if (std::find(own.begin(), own.end(), id) != own.end()) {
-      if (std::find(out.begin(), out.end(), id) == out.end()) out.push_back(id);
+    if (std::ranges::find(own, id) != own.end()) {
+      if (std::ranges::find(out, id) == out.end()) out.push_back(id);
     } else if (dependsOn(id, own)) {
       const Symbol& symbol = forms_.symbol(id);
       if (symbol.kind != Symbol::Kind::derived) return false;
@@ -196,9 +195,8 @@ bool Cover::implied(const Affine& wanted, const Facts& facts) {
 bool Cover::stored(const std::string& place, const Facts& facts) const {
   auto found = stored_.find(place);
   if (found == stored_.end()) return false;
-  return std::any_of(found->second.begin(), found->second.end(), [&](const Facts& guards) {
-    return std::all_of(guards.begin(), guards.end(),
-                       [&](const Affine& guard) { return implied(guard, facts); });
+  return std::ranges::any_of(found->second, [&](const Facts& guards) {
+    return std::ranges::all_of(guards, [&](const Affine& guard) { return implied(guard, facts); });
   });
 }
 
@@ -251,7 +249,7 @@ bool covered(const Forms& forms, const Bounds& bounds, const std::vector<const O
              const std::vector<const Op*>& loads, const Block& block) {
   Cover cover(forms, bounds, block, elementOf(*loads[0])->value->type.mode == BufMode::shared);
   for (const Op* store : stores) cover.addStore(*store);
-  return std::all_of(loads.begin(), loads.end(), [&](const Op* load) { return cover.covers(*load); });
+  return std::ranges::all_of(loads, [&](const Op* load) { return cover.covers(*load); });
 }
 
 }  // namespace tg::indexing

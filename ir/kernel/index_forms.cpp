@@ -124,7 +124,7 @@ int FormsBuilder::newScope(int parent) {
 void FormsBuilder::addFact(int scope, Affine fact) {
   auto& all = f_.allFacts_[static_cast<size_t>(scope)];
   const auto& own = f_.scopes_[static_cast<size_t>(scope)].facts;
-  if (std::find(own.begin(), own.end(), fact) != own.end()) return;
+  if (std::ranges::find(own, fact) != own.end()) return;
   all.insert(all.begin(), fact);
   f_.scopes_[static_cast<size_t>(scope)].facts.push_back(std::move(fact));
 }
@@ -133,9 +133,8 @@ void FormsBuilder::addFact(int scope, Affine fact) {
 /// the symbol, so that a scope has facts from its conditions only, however many values it computes.
 void FormsBuilder::addConsequence(int scope, const Affine& symbol, Affine fact) {
   auto& facts = f_.symbols_[static_cast<size_t>(symbol.terms.begin()->first)].facts;
-  bool known = std::any_of(facts.begin(), facts.end(), [&](const Symbol::Fact& each) {
-    return each.form == fact && f_.isWithin(scope, each.scope);
-  });
+  bool known = std::ranges::any_of(
+      facts, [&](const Symbol::Fact& each) { return each.form == fact && f_.isWithin(scope, each.scope); });
   if (!known) facts.push_back({scope, std::move(fact)});
 }
 

@@ -103,7 +103,7 @@ std::vector<int64_t> Witness::corners(int symbol, int detail) const {
   std::vector<int64_t> out{0, 1};
   if (detail > 0) out.push_back(last);
   if (detail > 1) out.insert(out.end(), {2, last / 2, (last + 1) / 2});
-  std::sort(out.begin(), out.end());
+  std::ranges::sort(out);
   out.erase(std::unique(out.begin(), out.end()), out.end());
   std::erase_if(out, [&](int64_t each) { return each > last; });
   return out;

@@ -166,7 +166,7 @@ Result<Types> coopmatConvert(const Op& op) {
 }
 
 bool takesMatrices(const Op& op) {
-  return std::any_of(op.operands.begin(), op.operands.end(), [](const Operand& operand) {
+  return std::ranges::any_of(op.operands, [](const Operand& operand) {
     return operand.kind == Operand::Kind::value && operand.value && operand.value->type.isCoopmat();
   });
 }

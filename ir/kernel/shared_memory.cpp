@@ -22,7 +22,7 @@ bool synchronizesInside(const Op& op, const Value* buffer) {
     }
     return true;  // this body does not access the buffer
   };
-  return !op.regions.empty() && std::all_of(op.regions.begin(), op.regions.end(), [&](const auto& region) {
+  return !op.regions.empty() && std::ranges::all_of(op.regions, [&](const auto& region) {
     const auto& ops = region->ops;
     return kBehind ? synchronizesIn(ops.rbegin(), ops.rend()) : synchronizesIn(ops.begin(), ops.end());
   });
@@ -87,10 +87,9 @@ void Overlap::run() {
     if (op->code != Opcode::k_shared) continue;
     if (std::optional<Range> range = rangeOf(op->result())) ranges.push_back(*range);
   }
-  std::stable_sort(ranges.begin(), ranges.end(),
-                   [](const Range& a, const Range& b) { return a.first < b.first; });
+  std::ranges::stable_sort(ranges, [](const Range& a, const Range& b) { return a.first < b.first; });
   for (const Range& range : ranges) {
-    auto earlier = std::find_if(kept.begin(), kept.end(), [&](const Range& each) {
+    auto earlier = std::ranges::find_if(kept, [&](const Range& each) {
       return shapeOfBoth(each.buffer->type, range.buffer->type) && apart(each, range);
     });
     if (earlier == kept.end()) {
@@ -123,7 +122,7 @@ int64_t reductionBytes(const Item& kernel) {
   walk(kernel.body, [&](const Op& op) {
     if (op.code != Opcode::k_workgroup_reduce) return;
     const Type& type = op.result()->type;
-    if (std::find(reduced.begin(), reduced.end(), type) == reduced.end()) reduced.push_back(type);
+    if (std::ranges::find(reduced, type) == reduced.end()) reduced.push_back(type);
   });
   int64_t bytes = 0;
   for (const Type& type : reduced) bytes += type.bytes();

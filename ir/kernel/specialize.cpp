@@ -45,7 +45,7 @@ namespace {
 
 bool isFunction(std::string_view name) {
   constexpr std::string_view known[] = {"ceildiv", "div", "add", "sub", "mul", "min", "max"};
-  return std::find(std::begin(known), std::end(known), name) != std::end(known);
+  return std::ranges::find(known, name) != std::end(known);
 }
 
 template <class... Args>
@@ -56,7 +56,7 @@ Error gridError(const Item& kernel, fmt::format_string<Args...> format, Args&&..
 
 int parameterIndex(const Item& kernel, const Value* value) {
   const auto& args = kernel.body.args;
-  auto at = std::find_if(args.begin(), args.end(), [&](const auto& arg) { return arg.get() == value; });
+  auto at = std::ranges::find_if(args, [&](const auto& arg) { return arg.get() == value; });
   return at == args.end() ? -1 : static_cast<int>(at - args.begin());
 }
 

@@ -370,7 +370,7 @@ void KernelVerifier::barriers(const Block& block, const Op* divergent, const Uni
 /// Cooperative matrix ops must be reached by all invocations of a subgroup, with uniform operands.
 void KernelVerifier::matrices(const Block& block, const Op* divergent, const Uniformity& uniformity) {
   for (Op* op : block.ops) {
-    bool given = std::all_of(op->operands.begin(), op->operands.end(), [&](const Operand& operand) {
+    bool given = std::ranges::all_of(op->operands, [&](const Operand& operand) {
       return operand.value && operand.value->type.isCoopmat() ? true : uniformity.uniform(operand);
     });
     if (isCoopmatOp(op->code) && (divergent || !given)) {

@@ -62,7 +62,7 @@ std::vector<Tensor> custom(const Kernel& kernel, const Args& inputs,
     op.declared.push_back(*type);
     batch.push_back(result.batch);
   }
-  if (std::any_of(batch.begin(), batch.end(), [](int64_t axis) { return axis >= 0; }))
+  if (std::ranges::any_of(batch, [](int64_t axis) { return axis >= 0; }))
     op.attrs = {{"batch", Attr::ints(batch)}};
   return Recorder::call(site, kernel, std::move(op), static_cast<int>(results.size()));
 }

@@ -118,8 +118,8 @@ bool Module::mayMake(const Key& name, int64_t count, bool empty) {
 }
 
 void Module::adoptOnce(const Key& name, const std::shared_ptr<ModuleNode>& module) {
-  auto same = std::find_if(node_->members.begin(), node_->members.end(),
-                           [&](const auto& member) { return member.module == module; });
+  auto same =
+      std::ranges::find_if(node_->members, [&](const auto& member) { return member.module == module; });
   if (same == node_->members.end()) return adopt(name, module);
   declarationError(*node_, failAt(locOf(name.site),
                                   "members '{}' and '{}' are one module, so they would share their weights: "

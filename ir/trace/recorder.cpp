@@ -75,7 +75,7 @@ Item* declareStorage(tg::Module& module, ItemKind kind, const std::string& name,
   item->attrs = std::move(attrs);
   item->loc = loc;
   Item* made = item.get();
-  auto at = std::find_if(module.items.begin(), module.items.end(), [](const auto& each) {
+  auto at = std::ranges::find_if(module.items, [](const auto& each) {
     return each->kind != ItemKind::param && each->kind != ItemKind::state;
   });
   module.items.insert(at, std::move(item));
@@ -213,8 +213,7 @@ Tensor Recorder::constant(const Site& at, const std::vector<double>& values, con
 
 std::variant<std::vector<Value*>, Tensor> Recorder::operandsOf(const Emission& op, const Loc& loc) {
   std::string_view user = info(op.code).name;
-  auto like =
-      std::find_if(op.operands.begin(), op.operands.end(), [](const Arg& a) { return !a.isNumber(); });
+  auto like = std::ranges::find_if(op.operands, [](const Arg& a) { return !a.isNumber(); });
   if (like == op.operands.end() && !op.operands.empty())
     return reject(failAt(loc, "{}: one operand must be a tensor", user));
   std::vector<Value*> values;
@@ -430,7 +429,7 @@ void Recorder::readsFirst() {
   OpList& ops = func_.body.ops;
   std::vector<Op*> order = ops.all();
   order.erase(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(firstOp_));
-  std::stable_sort(order.begin(), order.end(), [&](const Op* a, const Op* b) { return place(a) < place(b); });
+  std::ranges::stable_sort(order, [&](const Op* a, const Op* b) { return place(a) < place(b); });
   for (Op* op : order) ops.push_back(ops.take(op));
 }
 
@@ -467,8 +466,8 @@ void Recorder::finish(const std::vector<std::pair<std::string, Tensor>>& results
       if (!tensor.failure_ || tensor.function_ != number_) reject(value.takeError());
       continue;
     }
-    bool twice = std::any_of(func_.results.begin(), func_.results.end(),
-                             [&name = name](const NamedType& other) { return other.name == name; });
+    bool twice = std::ranges::any_of(func_.results,
+                                     [&name = name](const NamedType& other) { return other.name == name; });
     if (twice || !isWord(name))
       reject(failAt(loc, twice ? fmt::format("@{} has two results named '{}'", func_.name, name)
                                : fmt::format("'{}' is not a valid name of a result", name)));

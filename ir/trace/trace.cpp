@@ -51,7 +51,7 @@ class Addition {
   ~Addition() {
     if (kept_) return;
     module_.items.eraseIf([&](const std::unique_ptr<Item>& item) {
-      return std::find(before_.begin(), before_.end(), item.get()) == before_.end();
+      return std::ranges::find(before_, item.get()) == before_.end();
     });
     if (!open_) return;
     while (open_->body.ops.size() > ops_) open_->body.ops.erase(open_->body.ops.back());

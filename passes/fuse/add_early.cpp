@@ -65,8 +65,8 @@ class EarlyAdder {
       else
         terms.push_back(value);
     }
-    std::stable_sort(terms.begin(), terms.end(),
-                     [&](const Value* a, const Value* b) { return places_.of(a->def) < places_.of(b->def); });
+    std::ranges::stable_sort(
+        terms, [&](const Value* a, const Value* b) { return places_.of(a->def) < places_.of(b->def); });
     return terms;
   }
 

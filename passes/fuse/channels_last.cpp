@@ -53,7 +53,7 @@ bool fits(int64_t rows, int64_t columns, int64_t inner, int64_t channels) {
 }
 
 bool isSingle(const Window& window) {
-  return std::all_of(window.begin(), window.end(), [](const WindowAxis& axis) { return axis.size == 1; });
+  return std::ranges::all_of(window, [](const WindowAxis& axis) { return axis.size == 1; });
 }
 
 /// Whether vectors of an image NxCxHxW are read where they lie: windows are single elements at stride 1, and vectors do

@@ -50,8 +50,7 @@ Result<AttrList> parseTuning(const std::string& text, const std::string& path) {
 }
 
 std::string printTuning(AttrList tuning) {
-  std::sort(tuning.begin(), tuning.end(),
-            [](const NamedAttr& a, const NamedAttr& b) { return a.name < b.name; });
+  std::ranges::sort(tuning, [](const NamedAttr& a, const NamedAttr& b) { return a.name < b.name; });
   std::string out = "{";
   for (const NamedAttr& entry : tuning)
     out += fmt::format("{}\n  {} = {}", out == "{" ? "" : ",", entry.name, entry.value.str());

@@ -43,8 +43,7 @@ void widenOperands(Op& op, Builder& builder) {
 
 bool computesNarrow(const Op& op) {
   if (keepsType(op)) return false;
-  bool found =
-      std::any_of(op.results.begin(), op.results.end(), [](const auto& each) { return narrow(*each); });
+  bool found = std::ranges::any_of(op.results, [](const auto& each) { return narrow(*each); });
   forEachUse(op, [&](const Value* value) { found = found || narrow(*value); });
   return found;
 }

@@ -43,7 +43,7 @@ struct Term {
 struct Axes {
   explicit Axes(const Op& sum) : shape(sum.in(0)->type.shape) {
     for (int64_t axis : as::sum(sum).axes()) axes.push_back(normalAxis(axis, shape.rank()));
-    std::sort(axes.begin(), axes.end());
+    std::ranges::sort(axes);
   }
   /// The extent of a value along an axis of `shape`, if it is broadcast to that.
   int64_t extent(const Shape& of, int64_t axis) const {
@@ -51,8 +51,7 @@ struct Axes {
     return own < 0 ? 1 : of[own];
   }
   bool addsSame(const Value& value) const {
-    return std::all_of(axes.begin(), axes.end(),
-                       [&](int64_t axis) { return extent(value.type.shape, axis) == 1; });
+    return std::ranges::all_of(axes, [&](int64_t axis) { return extent(value.type.shape, axis) == 1; });
   }
   /// The shape of a sum that keeps its axes.
   Shape kept() const { return reducedShape(shape, axes, true); }
@@ -93,7 +92,7 @@ bool Factorer::deviates(const Value& value, const Axes& axes) {
   if (!mean || mean->code != Opcode::mean || mean->in(0) != sub.lhs()) return false;
   std::vector<int64_t> over;
   for (int64_t axis : as::mean(*mean).axes()) over.push_back(normalAxis(axis, mean->in(0)->type.rank()));
-  std::sort(over.begin(), over.end());
+  std::ranges::sort(over);
   return mean->in(0)->type.shape == axes.shape && over == axes.axes && axes.addsSame(*mean->result());
 }
 
@@ -169,9 +168,9 @@ bool Factorer::findTerm(const Op& sum, const Axes& axes, Term& term, bool& drops
   if (terms.size() != 1 || terms[0].inner.empty()) return false;
   term = std::move(terms[0]);
   // The factors together must have all axes, and the extents of those that are summed.
-  auto anyFactor = [&](auto&& holds) { return std::any_of(term.inner.begin(), term.inner.end(), holds); };
+  auto anyFactor = [&](auto&& holds) { return std::ranges::any_of(term.inner, holds); };
   return anyFactor([&](const Value* factor) { return factor->type.rank() == axes.shape.rank(); }) &&
-         std::all_of(axes.axes.begin(), axes.axes.end(), [&](int64_t axis) {
+         std::ranges::all_of(axes.axes, [&](int64_t axis) {
            return anyFactor([&](const Value* factor) {
              return axes.extent(factor->type.shape, axis) == axes.shape[axis];
            });
@@ -180,7 +179,7 @@ bool Factorer::findTerm(const Op& sum, const Axes& axes, Term& term, bool& drops
 
 Key Factorer::keyOf(const Term& term, const Axes& axes) {
   std::vector<Value*> factors = term.inner;
-  std::sort(factors.begin(), factors.end());
+  std::ranges::sort(factors);
   return {std::move(factors), axes.axes};
 }
 
@@ -188,7 +187,7 @@ Key Factorer::keyOf(const Term& term, const Axes& axes) {
 Shape Factorer::shapeOf(const Term& term, const Axes& axes) {
   Shape shape = axes.kept();
   for (int axis = 0; axis < shape.rank(); ++axis)
-    if (shape[axis] > 1 && std::all_of(term.inner.begin(), term.inner.end(), [&](const Value* factor) {
+    if (shape[axis] > 1 && std::ranges::all_of(term.inner, [&](const Value* factor) {
           return axes.extent(factor->type.shape, axis) == 1;
         }))
       shape[axis] = 1;

@@ -40,9 +40,8 @@ std::vector<std::string> runOfParts(const Module& module, const Op& scatter) {
   for (const Operand& operand : scatter.operands)
     if (const Op* def = operand.value->def; def && def->code == Opcode::param && !namesRows(*def))
       run.push_back(def->operands[0].text);
-  const bool placed = std::any_of(run.begin(), run.end(), [&](const std::string& name) {
-    return module.storage(name)->place.has_value();
-  });
+  const bool placed = std::ranges::any_of(
+      run, [&](const std::string& name) { return module.storage(name)->place.has_value(); });
   const std::unordered_set<std::string> copied = copiedParameters(module);
   std::stable_partition(run.begin(), run.end(),
                         [&](const std::string& name) { return copied.contains(name); });

@@ -72,8 +72,7 @@ int64_t FlatNorms::rowsAlong(int64_t elements) const {
 }
 
 void FlatNorms::take(Terms terms, Value* norms) {
-  auto known =
-      std::find_if(norms_.begin(), norms_.end(), [&](const auto& each) { return each.first == terms.root; });
+  auto known = std::ranges::find_if(norms_, [&](const auto& each) { return each.first == terms.root; });
   if (known == norms_.end()) known = norms_.insert(norms_.end(), {terms.root, {}});
   const int first = terms.places[0];
   known->second[first] = {std::move(terms.places), norms};

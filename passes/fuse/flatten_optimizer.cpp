@@ -106,7 +106,7 @@ Op* Flattener::onlyReader(const Value& value) const {
 
 /// Whether only this op and sums of squares read a value.
 bool Flattener::isReadBy(const Value& value, const Op& reader) const {
-  return std::all_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
+  return std::ranges::all_of(value.uses, [&](const Use& use) {
     const Op& user = *use.user();
     return user.list() != &func_.body.ops || &user == &reader || user.code == Opcode::sum_of_squares;
   });

@@ -86,7 +86,7 @@ void addReaders(const Value& value, std::vector<Reader>& out) {
       continue;
     }
     for (int i = 0; i < user.numOperands(); ++i)
-      if (user.in(i) == &value && std::none_of(out.begin(), out.end(), [&](const Reader& each) {
+      if (user.in(i) == &value && std::ranges::none_of(out, [&](const Reader& each) {
             return each.op == &user && each.operand == i;
           }))
         out.push_back({&user, i});

@@ -174,7 +174,7 @@ bool Former::fits(const std::vector<int>& regions, const Op& op) {
   for (const Op* each : ops) size += primitives(*each);
   if (size > kMostPrimitives) return false;
   auto inside = [&](const Op* each) {
-    return each == &op || std::any_of(regions.begin(), regions.end(), [&](int r) { return holds(r, each); });
+    return each == &op || std::ranges::any_of(regions, [&](int r) { return holds(r, each); });
   };
   Bindings bound(target_);
   for (const Op* each : ops) {
@@ -182,8 +182,7 @@ bool Former::fits(const std::vector<int>& regions, const Op& op) {
       if (!base->def || !inside(base->def)) bound.read(*base);
     for (const auto& result : each->results) {
       auto readers = readers_.find(result.get());
-      if (readers != readers_.end())
-        bound.write(!std::all_of(readers->second.begin(), readers->second.end(), inside));
+      if (readers != readers_.end()) bound.write(!std::ranges::all_of(readers->second, inside));
     }
     if (bound.exceeded()) return bindsNoMore(regions, op);
   }
@@ -196,15 +195,14 @@ bool Former::bindsNoMore(const std::vector<int>& regions, const Op& op) const {
   const Op* maker = bases_.at(&op).size() == 1 ? bases_.at(&op)[0]->def : nullptr;
   if (!maker || !holds(regions[0], maker)) return false;
   const std::vector<Op*>& readers = readers_.at(bases_.at(&op)[0]);
-  return std::all_of(readers.begin(), readers.end(), [&](const Op* reader) { return reader == &op; });
+  return std::ranges::all_of(readers, [&](const Op* reader) { return reader == &op; });
 }
 
 /// Whether a kernel over rows can also compute a sum over them, such as the gradients of a norm's gain and bias and of the
 /// bias behind it: values that it computes anyway need not be read, or even stored, for the sum.
 bool Former::sumsOnTheWay(const Op& sum, const Region& rows) const {
   const int64_t each = rowsPerSum(sum, rows.rows);
-  return each && sumsRows(rows.rows, each, target_) &&
-         std::all_of(rows.ops.begin(), rows.ops.end(), [&](const Op* other) {
+  return each && sumsRows(rows.rows, each, target_) && std::ranges::all_of(rows.ops, [&](const Op* other) {
            const int64_t theirs = rowsPerSum(*other, rows.rows);
            return theirs == 0 || theirs == each;
          });
@@ -281,8 +279,7 @@ bool Former::waitsDearly(const Op& op, const Region& product, const Value& throu
     for (const Value* base : bases(*each)) {
       if (!base->def || isBoundary(*base->def)) continue;
       const std::vector<Op*>& readers = readers_[base];
-      bool dies = std::all_of(readers.begin(), readers.end(),
-                              [&](const Op* reader) { return position_[reader] < last; });
+      bool dies = std::ranges::all_of(readers, [&](const Op* reader) { return position_[reader] < last; });
       if (dies) kept += base->type.bytes();
     }
   return kept >= op.result()->type.bytes() + kWorthAKernel;
@@ -386,7 +383,7 @@ int Former::rowPartner(const Op& op, const Region& own) {
     if (first == regionOf_.end()) continue;
     const Region& other = regions_[static_cast<size_t>(first->second)];
     if (base->type.elements() != other.rows.rows * other.rows.length) continue;
-    bool alone = std::all_of(readers.begin(), readers.end(), [&](const Op* reader) {
+    bool alone = std::ranges::all_of(readers, [&](const Op* reader) {
       auto at = regionOf_.find(reader);
       return at == regionOf_.end() || at->second == first->second;
     });
@@ -394,7 +391,7 @@ int Former::rowPartner(const Op& op, const Region& own) {
         own.space == Space::row ? other.rows == own.rows : sumsOnTheWay(op, other) && keepsOrder(op, base);
     if (!alone || other.space != Space::row || !suits || !fits({first->second}, op)) continue;
     const std::vector<Value*>& operands = bases(op);
-    bool cycle = std::any_of(operands.begin(), operands.end(), [&](const Value* operand) {
+    bool cycle = std::ranges::any_of(operands, [&](const Value* operand) {
       auto producer = operand->def ? regionOf_.find(operand->def) : regionOf_.end();
       return producer != regionOf_.end() && graph_.reaches(first->second, producer->second);
     });
@@ -429,8 +426,8 @@ void Former::keepWithSum(const Op& sum) {
   std::vector<Value*> work{throughReshapes(sum.in(0))};
   auto isOnlyOurs = [&](const Value* value) {
     const std::vector<Op*>& readers = readers_[value];
-    return std::all_of(readers.begin(), readers.end(),
-                       [&](const Op* reader) { return reader == &sum || maps.contains(reader); });
+    return std::ranges::all_of(readers,
+                               [&](const Op* reader) { return reader == &sum || maps.contains(reader); });
   };
   while (!work.empty()) {
     Value* value = work.back();
@@ -511,9 +508,8 @@ std::unique_ptr<Op> Former::build(int index) {
   for (Op* op : region.ops)
     for (const auto& result : op->results) {
       auto it = readers_.find(result.get());
-      bool outside =
-          it != readers_.end() && std::any_of(it->second.begin(), it->second.end(),
-                                              [&](const Op* reader) { return !holds(index, reader); });
+      bool outside = it != readers_.end() &&
+                     std::ranges::any_of(it->second, [&](const Op* reader) { return !holds(index, reader); });
       if (!outside && op->code != Opcode::custom) continue;  // a custom kernel writes all its results
       yielded.push_back(writer.here(result.get()));
       result->uses.replaceAll(writer.addResult(*result));

@@ -28,8 +28,8 @@ bool isMap(const Op& fused) { return std::holds_alternative<MapSchedule>(schedul
 /// Whether all results of a kernel without groups have the same number of elements.
 bool isOfOneSize(const Op& fused) {
   return fused.code == Opcode::fused && fused.groups.empty() &&
-         std::all_of(fused.operands.begin(), fused.operands.end(), std::mem_fn(&Operand::bindsValue)) &&
-         std::all_of(fused.results.begin(), fused.results.end(), [&](const auto& result) {
+         std::ranges::all_of(fused.operands, std::mem_fn(&Operand::bindsValue)) &&
+         std::ranges::all_of(fused.results, [&](const auto& result) {
            return result->type.elements() == fused.result()->type.elements();
          });
 }
@@ -40,7 +40,7 @@ bool isCheapKernel(const Op& fused, bool views) {
   if (!isOfOneSize(fused) || fused.regions[0]->ops.size() > kMostOpsAgain) return false;
   const bool isRow = std::holds_alternative<RowSchedule>(scheduleOf(fused));
   if (!isRow && !isMap(fused)) return false;
-  return std::all_of(fused.regions[0]->ops.begin(), fused.regions[0]->ops.end(), [&](const Op* op) {
+  return std::ranges::all_of(fused.regions[0]->ops, [&](const Op* op) {
     const Fusion fusion = op->info().fusion;
     return op->code == Opcode::yield || op->code == Opcode::constant ||
            (keepsElements(*op) && op->code != Opcode::dropout) || (views && op->info().has(table::view)) ||

@@ -76,7 +76,7 @@ void storeTurned(const Item& func, const Target& target, std::unordered_map<cons
 
 /// Whether only products in f32x3, which split f32 into halves, read a value, maybe through views.
 static bool readBySplits(const Value& value) {
-  return !value.uses.empty() && std::all_of(value.uses.begin(), value.uses.end(), [](const Use& use) {
+  return !value.uses.empty() && std::ranges::all_of(value.uses, [](const Use& use) {
     const Op& user = *use.user();
     if (user.code == Opcode::matmul) return isSplit(user);
     return user.info().has(table::view) && readBySplits(*user.result());
@@ -93,8 +93,7 @@ std::optional<PadPlace> padPlace(const Op& op) {
   if (op.code != Opcode::pad) return {};
   const as::pad pad(op);
   const std::vector<int64_t> low = pad.low(), high = pad.high(), interior = pad.interior();
-  if (pad.value() != 0 || std::any_of(interior.begin(), interior.end(), [](int64_t n) { return n != 0; }))
-    return {};
+  if (pad.value() != 0 || std::ranges::any_of(interior, [](int64_t n) { return n != 0; })) return {};
   std::optional<PadPlace> place;
   for (size_t axis = 0; axis < low.size(); ++axis) {
     if (low[axis] == 0 && high[axis] == 0) continue;

@@ -119,17 +119,16 @@ std::vector<Value*> SumJoiner::termsOf(const Op& root) {
 /// The concatenation of values along axis 0, placed behind the last of them. If all are casts from one 16-bit type, it is
 /// rounded to that type, which changes nothing, so that 16 bits of it are stored.
 Value* SumJoiner::concat(std::vector<Value*> pieces) {
-  Op* last = std::max_element(pieces.begin(), pieces.end(),
-                              [&](const Value* a, const Value* b) {
-                                return position_.at(a->def) < position_.at(b->def);
-                              })[0]
+  Op* last = std::ranges::max_element(pieces,
+                                      [&](const Value* a, const Value* b) {
+                                        return position_.at(a->def) < position_.at(b->def);
+                                      })[0]
                  ->def;
   auto narrowOf = [](const Value* value) {
     return widens(*value->def) ? value->def->in(0)->type.dtype : value->type.dtype;
   };
   const DType narrow = narrowOf(pieces[0]);
-  const bool same =
-      std::all_of(pieces.begin(), pieces.end(), [&](const Value* each) { return narrowOf(each) == narrow; });
+  const bool same = std::ranges::all_of(pieces, [&](const Value* each) { return narrowOf(each) == narrow; });
   builder_.setBefore(last->next()).setLoc(last->loc).setHint("side_by_side");
   Value* joined = builder_.op(Opcode::concat, pieces, {{"axis", Attr::of(int64_t{0})}});
   return same && isNarrow(narrow) ? builder_.cast(builder_.cast(joined, narrow), joined->type.dtype) : joined;
@@ -142,14 +141,14 @@ std::vector<Value*> SumJoiner::alikeIn(const std::vector<Value*>& terms) const {
     const Op* op = term->def;
     if (!op || !isProduct(*op) || !term->uses.hasOne()) continue;
     if (!position_.contains(op->in(0)->def) || !position_.contains(as::matmul(*op).rhs()->def)) continue;
-    auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const std::vector<Value*>& each) {
+    auto kind = std::ranges::find_if(kinds, [&](const std::vector<Value*>& each) {
       return each[0]->def->in(0)->type == op->in(0)->type && each[0]->def->attrs == op->attrs;
     });
     (kind == kinds.end() ? kinds.emplace_back() : *kind).push_back(term);
   }
   if (kinds.empty()) return {};
-  return *std::max_element(kinds.begin(), kinds.end(),
-                           [](const auto& one, const auto& other) { return one.size() < other.size(); });
+  return *std::ranges::max_element(
+      kinds, [](const auto& one, const auto& other) { return one.size() < other.size(); });
 }
 
 /// Joins the products among the terms that have equal shapes and attributes.
@@ -159,7 +158,7 @@ bool SumJoiner::joinProducts(std::vector<Value*>& terms, Op& root) {
   const as::matmul one(*alike[0]->def);
   const int64_t wider = std::max(one.lhs()->type.bytes(), one.rhs()->type.bytes());
   if (wider * static_cast<int64_t>(alike.size()) > mostBytes(target_)) return false;
-  std::sort(alike.begin(), alike.end(), [&](const Value* a, const Value* b) {
+  std::ranges::sort(alike, [&](const Value* a, const Value* b) {
     return position_.at(a->def->in(0)->def) < position_.at(b->def->in(0)->def);
   });
   std::vector<Value*> left, right;
@@ -234,14 +233,14 @@ void SumJoiner::roundOperands(Op& concat) {
     const Op& each = *use.user();
     return each.code == Opcode::cast && isNarrow(type.dtype) && each.result()->type.dtype == type.dtype;
   };
-  if (!std::all_of(uses.begin(), uses.end(), rounds)) return;
+  if (!std::ranges::all_of(uses, rounds)) return;
   size_t alone = 0;  // operands that nothing else reads
   for (const Operand& operand : concat.operands) {
     const Value* value = belowReshapes(operand.value);
     if (value->def && widens(*value->def)) continue;
     const UseList& own = value->uses;
     alone += own.hasOne();
-    if (!own.hasOne() && std::none_of(own.begin(), own.end(), rounds)) return;
+    if (!own.hasOne() && std::ranges::none_of(own, rounds)) return;
   }
   if (alone > 1) return;
   for (Operand& operand : concat.operands) {

@@ -27,14 +27,13 @@ bool takesMaps(const Op& op) {
 }
 
 bool isPlain(const Op& op) {
-  return takesMaps(op) &&
-         std::all_of(op.operands.begin(), op.operands.end(), std::mem_fn(&Operand::bindsValue));
+  return takesMaps(op) && std::ranges::all_of(op.operands, std::mem_fn(&Operand::bindsValue));
 }
 
 bool isElementwise(const Op& op) { return keepsElements(op) && op.code != Opcode::dropout; }
 
 bool readsByElement(const Op& op, const Value& arg) {
-  return takesMaps(op) && std::all_of(arg.uses.begin(), arg.uses.end(), [&](const Use& use) {
+  return takesMaps(op) && std::ranges::all_of(arg.uses, [&](const Use& use) {
            const Op& inner = *use.user();
            if (inner.code == Opcode::sum) return true;
            return inner.code != Opcode::yield && isElementwise(inner) &&

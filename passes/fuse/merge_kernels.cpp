@@ -176,8 +176,7 @@ class Merger {
 void Merger::findBindings(Kernel& kernel) {
   const Op& op = *kernel.op;
   forEachUse(op, [&](const Value* value) {
-    if (std::find(kernel.reads.begin(), kernel.reads.end(), value) == kernel.reads.end())
-      kernel.reads.push_back(value);
+    if (std::ranges::find(kernel.reads, value) == kernel.reads.end()) kernel.reads.push_back(value);
   });
   kernel.bindings = op.results.size();
   for (const Operand& operand : op.operands) {
@@ -347,7 +346,7 @@ bool Merger::joinsRows(Merged& merged, Kernel& kernel) {
     if (partner->rows != kernel.rows) return false;
     for (const Value* value : partner->reads)
       shares = shares || (value->type.elements() == kernel.rows->rows * kernel.rows->length &&
-                          std::find(kernel.reads.begin(), kernel.reads.end(), value) != kernel.reads.end());
+                          std::ranges::find(kernel.reads, value) != kernel.reads.end());
   }
   if (!shares) return false;
   std::vector<Op*> ops = opsOf(merged.kernels);
@@ -443,8 +442,7 @@ void Merger::take(Kernel& kernel) {
     const Kernel* maker = factsOf(value).maker;
     return maker && maker->isLate;
   };
-  if (!host_ || (kernel.host != host_ && std::none_of(kernel.reads.begin(), kernel.reads.end(), isLate)))
-    return place(kernel);
+  if (!host_ || (kernel.host != host_ && std::ranges::none_of(kernel.reads, isLate))) return place(kernel);
   kernel.isLate = true;
   late_.push_back(&kernel);
 }

@@ -131,7 +131,7 @@ Value* largeOperand(const Op& op) {
 
 /// Whether an argument, maybe through views, is multiplied by a product or read by a kernel with a form of its own.
 bool feedsProduct(const Value& arg) {
-  return std::any_of(arg.uses.begin(), arg.uses.end(), [](const Use& use) {
+  return std::ranges::any_of(arg.uses, [](const Use& use) {
     const Op& user = *use.user();
     if (user.info().has(table::view)) return feedsProduct(*user.result());
     const table::Fusion fusion = user.info().fusion;
@@ -174,7 +174,7 @@ std::vector<Family> Narrower::familiesOf(const Op& fused) const {
       base = below;
     }
     if (!base->def || isWidening(*base->def)) continue;  // the base is in memory
-    auto at = std::find_if(families.begin(), families.end(), [&](const Family& f) { return f.base == base; });
+    auto at = std::ranges::find_if(families, [&](const Family& f) { return f.base == base; });
     if (at == families.end()) at = families.insert(at, Family{base, {}});
     at->results.push_back(result.get());
   }
@@ -279,7 +279,7 @@ bool Narrower::saves(const Op& fused, const Family& family, DType dtype) const {
       const Op* reader = use.user();
       if (!mayRead(*reader, *result, family, fused)) return false;
       before += result->type.bytes();
-      if (std::find(readers.begin(), readers.end(), reader) == readers.end()) readers.push_back(reader);
+      if (std::ranges::find(readers, reader) == readers.end()) readers.push_back(reader);
     }
   }
   const auto accesses = static_cast<int64_t>(readers.size()) + 1;

@@ -56,7 +56,7 @@ void addViews(const Value& of, Piece& piece) {
   const Value* value = throughCasts(&of);
   for (; value->def && isView(*value->def); value = throughCasts(value->def->in(0)))
     piece.views.push_back(value->def);
-  std::reverse(piece.views.begin(), piece.views.end());
+  std::ranges::reverse(piece.views);
   piece.arg = value;
 }
 
@@ -112,8 +112,7 @@ bool sameViews(const Piece& a, const Piece& b) {
 std::optional<Join> evenJoin(const Value& value) {
   Join join;
   if (!addPieces(value, join) || join.pieces.size() < 2 || join.axis < 0) return {};
-  std::sort(join.pieces.begin(), join.pieces.end(),
-            [](const Piece& a, const Piece& b) { return a.low < b.low; });
+  std::ranges::sort(join.pieces, [](const Piece& a, const Piece& b) { return a.low < b.low; });
   const auto count = static_cast<int64_t>(join.pieces.size());
   const int64_t extent = value.type.shape[join.axis] / count;
   for (int64_t i = 0; i < count; ++i) {
@@ -178,10 +177,10 @@ std::optional<Join> joinOf(Op& op, const Target& target) {
     // Each piece must be the whole result of a kernel, or of several in a group.
     int64_t elements = 0;
     for (Value* value : sourcesOf(op, *piece.arg)) {
-      const bool own = value && value->def && value->def->code == Opcode::fused &&
-                       value->def->groups.empty() && value->type.dtype == type.dtype &&
-                       std::none_of(value->uses.begin(), value->uses.end(),
-                                    [](const Use& use) { return isBoundary(*use.user()); });
+      const bool own =
+          value && value->def && value->def->code == Opcode::fused && value->def->groups.empty() &&
+          value->type.dtype == type.dtype &&
+          std::ranges::none_of(value->uses, [](const Use& use) { return isBoundary(*use.user()); });
       if (!own || value->type.bytes() % target.alignment != 0) return {};
       elements += value->type.elements();
       join->members.push_back(value);
@@ -251,7 +250,7 @@ bool roundsPieces(const Op& op, const Target& target) {
   const std::optional<Join> join = evenJoin(*op.in(0));
   if (!join || !keepsNeighbours(join->pieces[0], op.result()->type)) return false;
   const auto count = static_cast<int64_t>(join->pieces.size());
-  const bool isOwn = std::all_of(join->pieces.begin(), join->pieces.end(), [](const Piece& piece) {
+  const bool isOwn = std::ranges::all_of(join->pieces, [](const Piece& piece) {
     const Op* maker = piece.arg->def;
     return piece.arg->type.dtype == DType::f32 && maker && keepsElements(*maker) && !isInline(*maker) &&
            piece.arg->uses.hasOne() && !evenJoin(*piece.arg);

@@ -52,12 +52,12 @@ bool roundsAttention(const Op& op, const Value& value) {
 
 bool isReadOnlyBy(const Op& op, const Region& region, const Readers& readers) {
   auto isOurs = [&](const Op* reader) {
-    return reader == &op || std::find(region.ops.begin(), region.ops.end(), reader) != region.ops.end();
+    return reader == &op || std::ranges::find(region.ops, reader) != region.ops.end();
   };
-  return std::all_of(region.ops.begin(), region.ops.end(), [&](const Op* each) {
-    return std::all_of(each->results.begin(), each->results.end(), [&](const auto& result) {
+  return std::ranges::all_of(region.ops, [&](const Op* each) {
+    return std::ranges::all_of(each->results, [&](const auto& result) {
       const auto at = readers.find(result.get());
-      return at == readers.end() || std::all_of(at->second.begin(), at->second.end(), isOurs);
+      return at == readers.end() || std::ranges::all_of(at->second, isOurs);
     });
   });
 }
@@ -90,7 +90,7 @@ bool mixesRows(const Op& op, const RowSpace& rows) {
 
 bool repeatsDraws(const Region& own, const Region& other) {
   return own.space == Space::row && other.space == Space::map && other.elements > kFewDraws &&
-         std::any_of(other.ops.begin(), other.ops.end(), [](const Op* op) { return draws(*op); });
+         std::ranges::any_of(other.ops, [](const Op* op) { return draws(*op); });
 }
 
 }  // namespace tg::fuse

@@ -17,7 +17,7 @@ int RegionGraph::add() {
 
 void RegionGraph::link(int producer, int consumer) {
   std::vector<int>& producers = at(consumer).producers;
-  auto place = std::lower_bound(producers.begin(), producers.end(), producer);
+  auto place = std::ranges::lower_bound(producers, producer);
   if (place != producers.end() && *place == producer) return;
   producers.insert(place, producer);
   at(producer).consumers.push_back(consumer);
@@ -44,7 +44,7 @@ std::vector<int> RegionGraph::collect(int start, std::vector<int> Node::*next, i
       at(other).seen = search_;
       found.push_back(other);
     }
-  std::sort(found.begin(), found.end(), [&](int a, int b) { return at(a).turn < at(b).turn; });
+  std::ranges::sort(found, [&](int a, int b) { return at(a).turn < at(b).turn; });
   return found;
 }
 
@@ -58,7 +58,7 @@ void RegionGraph::orderTurns(int producer, int consumer) {
   moved.insert(moved.end(), behind.begin(), behind.end());
   std::vector<int> turns;
   for (int region : moved) turns.push_back(at(region).turn);
-  std::sort(turns.begin(), turns.end());
+  std::ranges::sort(turns);
   for (size_t i = 0; i < moved.size(); ++i) at(moved[i]).turn = turns[i];
 }
 

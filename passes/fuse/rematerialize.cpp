@@ -58,8 +58,7 @@ struct Life {
   const Step& last() const { return readers.empty() ? *made : *readers.back(); }
   /// The first reader at `at` or behind it, or the end.
   std::vector<const Step*>::const_iterator readerFrom(const Step& at) const {
-    return std::partition_point(readers.begin(), readers.end(),
-                                [&](const Step* reader) { return reader->isBefore(at); });
+    return std::ranges::partition_point(readers, [&](const Step* reader) { return reader->isBefore(at); });
   }
 };
 
@@ -136,8 +135,8 @@ void Rematerializer::addLives(const Step& at) {
     auto life = lives_.find(result.get());
     if (life == lives_.end() || life->second.bytes < least_) continue;
     std::vector<Known>& known = values_[life->second.bytes];
-    known.insert(std::partition_point(known.begin(), known.end(),
-                                      [&](const Known& each) { return !at.isBefore(*each.life->made); }),
+    known.insert(std::ranges::partition_point(
+                     known, [&](const Known& each) { return !at.isBefore(*each.life->made); }),
                  {result.get(), &life->second});
   }
 }

@@ -121,8 +121,7 @@ void PieceBuilder::keep(std::unique_ptr<Op> op) {
 /// Whether a value can be read now, after the ops that are added to `missing`: views, and small values.
 bool PieceBuilder::isThere(const Value& value, std::vector<Op*>& missing) const {
   Op* def = value.def;
-  if (!def || def->list() != &made_ || std::find(missing.begin(), missing.end(), def) != missing.end())
-    return true;
+  if (!def || def->list() != &made_ || std::ranges::find(missing, def) != missing.end()) return true;
   if (pieceOf_.contains(def) || isBoundary(*def)) {
     if (!readsSymbol(*def)) return false;
   } else if (!isInline(*def) && value.type.bytes() > kAhead) {

@@ -79,16 +79,15 @@ bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Va
     const Value* source = outside.at(leaf);
     bound.read(*source);
     bool fixed = !source->def || source->def->code != Opcode::fused;
-    bool kept = fixed || std::any_of(source->uses.begin(), source->uses.end(),
-                                     [&](const Use& use) { return place_.at(use.user()) >= place; });
+    bool kept = fixed || std::ranges::any_of(source->uses,
+                                             [&](const Use& use) { return place_.at(use.user()) >= place; });
     if (kSmallLeaf * source->type.bytes() <= value.type.bytes()) continue;
     if (!kept) prolonged += source->type.bytes();
     if (!argFor(reader, *source)) read += source->type.bytes();
   }
   if (shared && (!isCheap(slice) || !isBoundByLoads(reader))) return false;
   const UseList& uses = argFor(reader, value)->uses;
-  const bool sums =
-      std::any_of(uses.begin(), uses.end(), [](const Use& use) { return use.user()->code == Opcode::sum; });
+  const bool sums = std::ranges::any_of(uses, [](const Use& use) { return use.user()->code == Opcode::sum; });
   if ((shared || sums) && read > (shared ? 1 : 2) * value.type.bytes()) return false;
   return bound.fit() && prolonged <= value.type.bytes();
 }
@@ -98,7 +97,7 @@ void Sinker::sink(Op& fused, int slot) {
   const Value& value = *fused.result(slot);
   std::vector<Op*> readers;
   for (const Use& use : value.uses)
-    if (std::find(readers.begin(), readers.end(), use.user()) == readers.end()) readers.push_back(use.user());
+    if (std::ranges::find(readers, use.user()) == readers.end()) readers.push_back(use.user());
   const std::unordered_map<const Value*, Value*> outside = outsideOf(fused);
   const Value* inner = fused.regions[0]->terminator()->in(slot);
   auto stands = [&](const Value& source) { return &source != &value; };
@@ -107,7 +106,7 @@ void Sinker::sink(Op& fused, int slot) {
   };
   std::optional<Slice> slice = sliceTo(fused, inner, outside, stands, allows);
   if (!slice || slice->ops.empty() || readers.empty()) return;
-  const bool takeIt = std::all_of(readers.begin(), readers.end(), [&](const Op* reader) {
+  const bool takeIt = std::ranges::all_of(readers, [&](const Op* reader) {
     const Value* arg = argFor(*reader, value);
     return arg && readsByElement(*reader, *arg) && saves(*slice, outside, *reader, value, readers.size() > 1);
   });

@@ -30,7 +30,7 @@ bool isAlong(const Op& op, std::string_view name, int axis) {
   const int rank = op.in(0)->type.rank();
   if (name == "axis") return normalAxis(op.intAttr(name), rank) == axis;
   const std::vector<int64_t> axes = as::sum(op).axes();
-  return std::any_of(axes.begin(), axes.end(), [&](int64_t each) { return normalAxis(each, rank) == axis; });
+  return std::ranges::any_of(axes, [&](int64_t each) { return normalAxis(each, rank) == axis; });
 }
 
 /// Operands that broadcast to the result, whose last `own` axes are no entries; nothing if none of them is cut.
@@ -44,7 +44,7 @@ std::optional<Entries> broadcasting(const Op& op, int own) {
     const int at = axis - (rank - from.rank());
     how.cut.push_back(at >= 0 && from[at] == how.count);
   }
-  if (std::none_of(how.cut.begin(), how.cut.end(), [](bool cut) { return cut; })) return {};
+  if (std::ranges::none_of(how.cut, [](bool cut) { return cut; })) return {};
   return how;
 }
 
@@ -81,7 +81,7 @@ std::optional<Entries> images(const Op& op, bool all = false) {
 }  // namespace
 
 std::optional<Entries> entriesOf(const Op& op) {
-  const bool ofValues = std::all_of(op.operands.begin(), op.operands.end(), [](const Operand& operand) {
+  const bool ofValues = std::ranges::all_of(op.operands, [](const Operand& operand) {
     return operand.kind == Operand::Kind::value && operand.value->type.isTensor();
   });
   if (op.results.empty() || op.operands.empty() || !ofValues || op.in(0)->type.rank() == 0) return {};

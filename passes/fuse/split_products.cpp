@@ -48,7 +48,7 @@ static std::optional<DType> roundedTo(const Value& value) {
 
 /// Whether elementwise ops, other than casts, read a value or reshapes of it.
 static bool hasEpilogue(const Value& value) {
-  return std::any_of(value.uses.begin(), value.uses.end(), [](const Use& use) {
+  return std::ranges::any_of(value.uses, [](const Use& use) {
     const Op& reader = *use.user();
     if (reader.code == Opcode::reshape) return hasEpilogue(*reader.result());
     return keepsElements(reader) && reader.code != Opcode::cast;
@@ -157,8 +157,8 @@ class ProductSplitter {
     const Shape& out = op.result()->type.shape;
     const bool fills = std::min(out[out.rank() - 2], out.back()) >= kMatrixSide;
     if (precision == "f32" || isSplit(op) || !target_.multiplies(narrow) || !fills) return false;
-    return std::all_of(op.operands.begin(), op.operands.end(),
-                       [&](const Operand& operand) { return factorOf(*operand.value) == narrow; });
+    return std::ranges::all_of(op.operands,
+                               [&](const Operand& operand) { return factorOf(*operand.value) == narrow; });
   }
 
   struct Blocking {

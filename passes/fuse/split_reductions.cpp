@@ -246,7 +246,7 @@ class Splitter {
     const Shape& shape = op.in(0)->type.shape;
     std::vector<int64_t> axes = as::sum(op).axes();
     for (int64_t& axis : axes) axis = normalAxis(axis, shape.rank());
-    std::sort(axes.begin(), axes.end());
+    std::ranges::sort(axes);
     size_t run = axes.size();
     while (run > 1 && axes[run - 1] == axes[run - 2] + 1) --run;
     int64_t results = op.result()->type.elements(), count = shape.elements() / results;
@@ -422,7 +422,7 @@ class Splitter {
     const Shape& shape = x->type.shape;
     if (axes.empty()) return nullptr;
     for (int64_t& axis : axes) axis = normalAxis(axis, shape.rank());
-    std::sort(axes.begin(), axes.end());
+    std::ranges::sort(axes);
     for (size_t i = 0; i < axes.size(); ++i)
       if (axes[i] != axes[0] + static_cast<int64_t>(i)) return nullptr;
     const Line line = lineOf(shape, static_cast<int>(axes[0]), static_cast<int>(axes.back()));

@@ -123,7 +123,7 @@ bool RowSplitter::update(const Op& op) {
 /// Whether all readers of a value read its rows piece by piece. Otherwise the pieces would be joined at once.
 static bool readersTakeRows(const Value& value) {
   const int64_t width = value.type.shape.back();
-  return std::all_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
+  return std::ranges::all_of(value.uses, [&](const Use& use) {
     const Op& reader = *use.user();
     if (reader.code == Opcode::reshape)
       return reader.result()->type.rank() > 0 && reader.result()->type.shape.back() == width &&

@@ -97,9 +97,8 @@ const Timeline::Step* Timeline::peak() {
     if (!highest || highest->bytes + highest->most <= 0) return nullptr;
     // This is an upper bound until takenOver is known for the step.
     const auto& steps = highest->steps;
-    Step& step = **std::find_if(steps.begin(), steps.end(), [&](const auto& each) {
-      return each->bytes_ - each->taken_ == highest->most;
-    });
+    Step& step = **std::ranges::find_if(
+        steps, [&](const auto& each) { return each->bytes_ - each->taken_ == highest->most; });
     if (step.isKnown_) return &step;
     step.isKnown_ = true;
     step.taken_ = takenOver_(step);

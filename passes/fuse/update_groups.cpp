@@ -44,7 +44,7 @@ std::vector<UpdateGroup> UpdateGroups::find() {
   for (Updates* updates : cut) findNeeds(*updates);
   std::vector<UpdateGroup> groups;
   for (auto& [key, updates] : byKey_) {
-    const bool isCut = std::find(cut.begin(), cut.end(), &updates) != cut.end();
+    const bool isCut = std::ranges::find(cut, &updates) != cut.end();
     for (Updates& part : adjoining(std::move(updates), isCut))
       if (Op* place = placeFor(part)) groups.push_back({std::move(part), isCut, place});
   }
@@ -64,8 +64,7 @@ bool UpdateGroups::joins(const Op& update) const {
     read.insert(rowsKey(*def));
   }
   return read.size() == form.kept.size() &&
-         std::none_of(read.begin(), read.end(),
-                      [&](const std::string& name) { return taken_.contains(name); });
+         std::ranges::none_of(read, [&](const std::string& name) { return taken_.contains(name); });
 }
 
 void UpdateGroups::collect() {
@@ -155,10 +154,8 @@ void UpdateGroups::sort(Updates& updates, bool isCut) {
                              !fillsItsPlace(update), !copied_.contains(symbol->name), when),
                         std::move(update));
   }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::transform(ranked.begin(), ranked.end(), updates.begin(),
-                 [](auto& each) { return std::move(each.second); });
+  std::ranges::stable_sort(ranked, [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::transform(ranked, updates.begin(), [](auto& each) { return std::move(each.second); });
 }
 
 /// Sorts the updates and cuts them into groups, where one may not follow the other and where a group would have too many

@@ -289,9 +289,8 @@ bool pays(const Shape& filters, int64_t images, Sizes result, const Target& targ
 }
 
 bool isOf3x3(const Window& window) {
-  return std::all_of(window.begin(), window.end(), [](const WindowAxis& axis) {
-    return axis.size == 3 && axis.step == 1 && axis.dilation == 1;
-  });
+  return std::ranges::all_of(
+      window, [](const WindowAxis& axis) { return axis.size == 3 && axis.step == 1 && axis.dilation == 1; });
 }
 
 }  // namespace

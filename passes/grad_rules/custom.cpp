@@ -131,8 +131,7 @@ Result<const Item*> CustomGradient::place(KernelVjp& vjp) {
     const Item* there = module.find(ItemKind::kernel, vjp.kernel->name);
     if (there && print(*there) == print(*vjp.kernel)) return there;
     if (there) continue;
-    auto at = std::find_if(module.items.begin(), module.items.end(),
-                           [&](const auto& item) { return item.get() == &kernel_; });
+    auto at = std::ranges::find_if(module.items, [&](const auto& item) { return item.get() == &kernel_; });
     return module.items.insert(at + 1, std::move(vjp.kernel))->get();
   }
 }

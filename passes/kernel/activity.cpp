@@ -84,8 +84,8 @@ void Activity::backward(const Block& block) {
     const bool moves = eachFlow(*op, [&](const Operand& from, const Value* to) {
       if (useful_.contains(to)) want(from);
     });
-    const bool useful = std::any_of(op->results.begin(), op->results.end(),
-                                    [&](const auto& result) { return useful_.contains(result.get()); });
+    const bool useful =
+        std::ranges::any_of(op->results, [&](const auto& result) { return useful_.contains(result.get()); });
     if (!moves && useful && carriesGradient(*op))
       for (const Operand& operand : op->operands)
         if (operand.kind == Operand::Kind::value) want(operand);

@@ -67,7 +67,7 @@ void AdjointMemory::prepare() {
 }
 
 bool AdjointMemory::changes() const {
-  return std::any_of(adjoints_.begin(), adjoints_.end(), [](const auto& each) {
+  return std::ranges::any_of(adjoints_, [](const auto& each) {
     BufMode mode = each.second->type.mode;
     return mode == BufMode::inout || mode == BufMode::shared;
   });

@@ -60,8 +60,7 @@ bool AdjointSweep::hasPole(const Op& op, size_t index) const {
   case Opcode::k_max: return false;
   case Opcode::k_mul:
   case Opcode::k_fma: return index < 2 && singular(op.operands[1 - index]);
-  default:
-    return activity_.singular(op.result()) || std::any_of(op.operands.begin(), op.operands.end(), singular);
+  default: return activity_.singular(op.result()) || std::ranges::any_of(op.operands, singular);
   }
 }
 

@@ -19,7 +19,7 @@ class ValueFlow {
   Values after(const Value* from) const { return reach(next_, {from}); }
   bool passes(const Value* from, const Value* to) const {
     auto it = last_.find(to);
-    return it != last_.end() && std::find(it->second.begin(), it->second.end(), from) != it->second.end();
+    return it != last_.end() && std::ranges::find(it->second, from) != it->second.end();
   }
   Values before(const std::vector<const Value*>& to) const { return reach(last_, to); }
 
@@ -82,8 +82,7 @@ std::vector<Diagnostic> findCuts(const Item& kernel, const Activity& activity,
       return operand.kind == Operand::Kind::value && activity.varied(operand.value) &&
              flow.passes(operand.value, result);
     };
-    if (!activity.varied(result) && useful.contains(result) &&
-        std::any_of(op.operands.begin(), op.operands.end(), passes))
+    if (!activity.varied(result) && useful.contains(result) && std::ranges::any_of(op.operands, passes))
       cuts.push_back(&op);
   });
   std::vector<Diagnostic> out;
@@ -99,9 +98,9 @@ std::vector<Diagnostic> findCuts(const Item& kernel, const Activity& activity,
   for (const Value* param : wrt) {
     if (activity.active(param)) continue;
     Values after = flow.after(param);
-    auto cut = std::find_if(cuts.begin(), cuts.end(), [&](const Op* op) {
-      return std::any_of(op->operands.begin(), op->operands.end(),
-                         [&](const Operand& operand) { return after.contains(operand.value); });
+    auto cut = std::ranges::find_if(cuts, [&](const Op* op) {
+      return std::ranges::any_of(op->operands,
+                                 [&](const Operand& operand) { return after.contains(operand.value); });
     });
     if (cut == cuts.end()) continue;
     told.insert(*cut);

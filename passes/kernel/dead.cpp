@@ -234,8 +234,8 @@ void dropLastBarriers(Block& body, bool& changed) {
 }
 
 bool names(const Operand& operand, const Value* value) {
-  return operand.value == value || std::any_of(operand.items.begin(), operand.items.end(),
-                                               [&](const Operand& item) { return names(item, value); });
+  return operand.value == value ||
+         std::ranges::any_of(operand.items, [&](const Operand& item) { return names(item, value); });
 }
 
 }  // namespace
@@ -253,8 +253,8 @@ std::vector<bool> dropUnusedParams(Item& kernel, const std::vector<bool>& keep) 
   std::vector<bool> kept, gone;
   for (size_t index = 0; index < kernel.body.args.size(); ++index) {
     const Value* param = kernel.body.args[index].get();
-    bool inGrid = std::any_of(kernel.grid.begin(), kernel.grid.end(),
-                              [&](const Operand& extent) { return names(extent, param); });
+    bool inGrid =
+        std::ranges::any_of(kernel.grid, [&](const Operand& extent) { return names(extent, param); });
     kept.push_back(keep[index] || inGrid || !param->uses.empty());
     gone.push_back(!kept.back());
   }

@@ -58,7 +58,7 @@ void KernelFacts::findSteering() {
     }
     const auto same = [&](const auto& each) { return each.get() == value; };
     const auto& list = value->def ? op->results : op->regions[0]->args;
-    auto at = std::find_if(list.begin(), list.end(), same) - list.begin() - (value->def ? 0 : 1);
+    auto at = std::ranges::find_if(list, same) - list.begin() - (value->def ? 0 : 1);
     for (const auto& region : op->regions)
       if (const Op* yield = yieldOf(*region)) add(yield->operands[static_cast<size_t>(at)]);
     if (op->code == Opcode::k_for) add(iterArgs(*op)[static_cast<size_t>(at)].items[0]);
@@ -69,7 +69,7 @@ std::vector<const Op*> KernelFacts::loopsAround(const Block& inner) const {
   std::vector<const Op*> loops;
   for (const Block* block = &inner; const Op* op = parent_.at(block); block = outer_.at(block))
     if (op->code == Opcode::k_for) loops.push_back(op);
-  std::reverse(loops.begin(), loops.end());
+  std::ranges::reverse(loops);
   return loops;
 }
 

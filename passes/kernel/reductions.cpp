@@ -264,7 +264,7 @@ bool Tree::inOrder() {
 
 bool Tree::match() {
   const UseList& uses = buffer_->uses;
-  const bool elementsAlone = std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
+  const bool elementsAlone = std::ranges::all_of(uses, [&](const Use& use) {
     const Operand* element = elementOf(*use.user());
     return element && element->value == buffer_;
   });

@@ -121,7 +121,7 @@ void RefillFinder::keep(Refill refill, size_t accesses) {
     return stores.empty() || storesSteadily(*op, refill.buffer, loops);
   };
   const auto& ops = refill.block->ops;
-  bool fresh = refill.all && (loops.empty() || std::all_of(ops.begin(), ops.end(), steadily));
+  bool fresh = refill.all && (loops.empty() || std::ranges::all_of(ops, steadily));
   if (!fresh && !analysis_) analysis_.emplace(facts_.kernel());
   if (fresh || analysis_->covered(refill.stores, refill.loads, *refill.block))
     out_.push_back(std::make_unique<Refill>(std::move(refill)));
@@ -132,8 +132,7 @@ bool RefillFinder::storesSteadily(const Op& op, const Value* buffer,
                                   const std::vector<const Op*>& loops) const {
   const Operand* element = elementOf(op);
   if (element && element->value == buffer)
-    return std::all_of(element->items.begin(), element->items.end(),
-                       [&](const Operand& index) { return steady(index, loops); });
+    return std::ranges::all_of(element->items, [&](const Operand& index) { return steady(index, loops); });
   if (!touches(op, buffer)) return true;
   if (op.code == Opcode::k_for) {
     const auto [from, to, step] = rangeOf(op);
@@ -155,12 +154,11 @@ bool RefillFinder::steady(const Operand& operand, const std::vector<const Op*>& 
 /// Whether a value is the same in every iteration of `loops`, which enclose one another.
 bool RefillFinder::steady(const Value* value, const std::vector<const Op*>& loops) const {
   std::vector<const Op*> around = facts_.loopsAround(value);
-  if (std::find(around.begin(), around.end(), loops[0]) == around.end()) return true;
+  if (std::ranges::find(around, loops[0]) == around.end()) return true;
   if (!value->def) {  // the index of a loop inside
     const Op* loop = around.back();
-    return std::find(loops.begin(), loops.end(), loop) == loops.end() &&
-           loop->regions[0]->args[0].get() == value && steady(rangeOf(*loop).from, loops) &&
-           steady(rangeOf(*loop).step, loops);
+    return std::ranges::find(loops, loop) == loops.end() && loop->regions[0]->args[0].get() == value &&
+           steady(rangeOf(*loop).from, loops) && steady(rangeOf(*loop).step, loops);
   }
   const Op& op = *value->def;
   bool load = isLoad(op) && !facts_.isMutable(elementOf(op)->value);

@@ -82,9 +82,8 @@ std::vector<KV> Replay::placeAgain(const FilledAgain& target, const Operand& ele
 bool Replay::fills(const Op& op, const Block& block) const {
   if (const Refill* refill = facts_.refillOf(op))
     return writesElement(op) && refill->block == &block && !stays(*refill);
-  return std::any_of(op.regions.begin(), op.regions.end(), [&](const auto& region) {
-    return std::any_of(region->ops.begin(), region->ops.end(),
-                       [&](const auto& inner) { return fills(*inner, block); });
+  return std::ranges::any_of(op.regions, [&](const auto& region) {
+    return std::ranges::any_of(region->ops, [&](const auto& inner) { return fills(*inner, block); });
   });
 }
 

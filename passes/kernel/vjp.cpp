@@ -89,7 +89,7 @@ Result<void> resolve(const Item& kernel, const std::vector<std::string>& names, 
       return failAt(arg->loc ? arg->loc : kernel.loc,
                     "kernel-vjp [kernel-vjp.c4]: {} names %{}, whose mode is {}, not {}", which, name,
                     tg::name(arg->type.mode), modes);
-    if (std::find(out.begin(), out.end(), arg) == out.end()) out.push_back(arg);
+    if (std::ranges::find(out, arg) == out.end()) out.push_back(arg);
   }
   return {};
 }
@@ -136,7 +136,7 @@ Result<KernelVjp> VjpMaker::run() {
   }
   for (const auto& arg : source_->body.args) {
     auto in = [&](const std::vector<const Value*>& list) {
-      return std::find(list.begin(), list.end(), arg.get()) != list.end();
+      return std::ranges::find(list, arg.get()) != list.end();
     };
     BufMode mode = arg->type.mode;
     bool asked = in(wrt_) || in(of_), scratch = mode == BufMode::inout || mode == BufMode::tape;
@@ -173,8 +173,7 @@ void VjpMaker::mapGrid() {
 /// Whether an operand is, or holds, an element of the buffer.
 static bool reads(const Operand& operand, const Value* buffer) {
   if (operand.kind == Operand::Kind::element && operand.value == buffer) return true;
-  return std::any_of(operand.items.begin(), operand.items.end(),
-                     [&](const Operand& item) { return reads(item, buffer); });
+  return std::ranges::any_of(operand.items, [&](const Operand& item) { return reads(item, buffer); });
 }
 
 static void replace(Operand& operand, const Value* from, Value* to) {
@@ -188,10 +187,9 @@ void VjpMaker::readExtentsElsewhere() {
     Value* primal = primal_.at(arg.get());
     auto it = adjoint_.find(arg.get());
     if (it == adjoint_.end() || it->second->type.lanes != arg->type.lanes) continue;
-    const bool read = std::any_of(primal->uses.begin(), primal->uses.end(), [&](const Use& use) {
+    const bool read = std::ranges::any_of(primal->uses, [&](const Use& use) {
       const OperandList& operands = use.user()->operands;
-      return std::any_of(operands.begin(), operands.end(),
-                         [&](const Operand& operand) { return reads(operand, primal); });
+      return std::ranges::any_of(operands, [&](const Operand& operand) { return reads(operand, primal); });
     });
     if (read) continue;
     primal->uses.replaceAll(it->second);
@@ -202,7 +200,7 @@ void VjpMaker::readExtentsElsewhere() {
 /// Restores the modes of buffers that were made tapes so that dead stores to them could be removed.
 void VjpMaker::settleModes() {
   auto isWritten = [](const Value& buffer) {
-    return std::any_of(buffer.uses.begin(), buffer.uses.end(), [&](const Use& use) {
+    return std::ranges::any_of(buffer.uses, [&](const Use& use) {
       return writesElement(*use.user()) && elementOf(*use.user())->value == &buffer;
     });
   };

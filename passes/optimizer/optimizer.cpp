@@ -40,8 +40,7 @@ std::unordered_map<std::string_view, const Op*> gradientsOf(const Item& func) {
 }
 
 bool anyMatches(const std::string& pattern, const std::vector<Item*>& items) {
-  return std::any_of(items.begin(), items.end(),
-                     [&](const Item* item) { return globMatch(pattern, item->name); });
+  return std::ranges::any_of(items, [&](const Item* item) { return globMatch(pattern, item->name); });
 }
 
 Result<void> checkUpdates(const Site& site) {
@@ -88,7 +87,7 @@ static std::string freePrefix(const Module& module, const std::string& prefix) {
   auto taken = [&](const Item* state) { return state->name.starts_with(name + "."); };
   for (int next = 2;; ++next) {
     const std::vector<Item*> states = module.all(ItemKind::state);
-    if (std::none_of(states.begin(), states.end(), taken)) return name;
+    if (std::ranges::none_of(states, taken)) return name;
     name = fmt::format("{}{}", prefix, next);
   }
 }
@@ -105,7 +104,7 @@ Result<Site> findSite(std::string_view pass, Module& module, const OptimizerOpti
   for (Item* func : module.all(ItemKind::func))
     if (find(func->attrs, "every")) site.step = func;
   const auto& ops = site.step->body.ops;
-  if (std::none_of(ops.begin(), ops.end(), [](const auto& op) { return op->code == Opcode::param_grad; }))
+  if (std::ranges::none_of(ops, [](const auto& op) { return op->code == Opcode::param_grad; }))
     return passError(pass, site.step->loc, 2, "@{} has no gradients; run append-grad first", site.step->name);
   return site;
 }
@@ -325,7 +324,7 @@ TensorExpr StepBuilder::learningRate() {
   const Attr schedule =
       options_.lr.isNumber() ? Attr::call("constant", {Attr::of(options_.lr.number())}) : options_.lr;
   // If another optimizer already updates parameters here, its argument is shared only if it has the same schedule.
-  const bool several = std::any_of(func_.body.ops.begin(), func_.body.ops.end(), [&](const auto& op) {
+  const bool several = std::ranges::any_of(func_.body.ops, [&](const auto& op) {
     return op->code == Opcode::update && module_.find(ItemKind::param, op->operands[0].text);
   });
   for (const auto& arg : func_.body.args)

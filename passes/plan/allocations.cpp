@@ -108,7 +108,7 @@ void FunctionPlan::pack() {
 
 std::vector<LiveUnit> FunctionPlan::livePeak(const Op** at) const {
   std::vector<int64_t> sums = liveBytes(allocations(false));
-  int peak = static_cast<int>(std::max_element(sums.begin(), sums.end()) - sums.begin());
+  int peak = static_cast<int>(std::ranges::max_element(sums) - sums.begin());
   std::vector<LiveUnit> units;
   for (const Unit& unit : units_) {
     if (unit.room != Unit::Room::arena || unit.first > peak || peak > unit.last) continue;

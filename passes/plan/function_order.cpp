@@ -15,19 +15,19 @@ constexpr int64_t kLiveGrowth = 50, kArenaGrowth = 20;
 constexpr int64_t kMostLiveGrowth = 32 << 20, kMostArenaGrowth = 48 << 20;
 
 void addOnce(std::vector<int>& list, int number) {
-  if (std::find(list.begin(), list.end(), number) == list.end()) list.push_back(number);
+  if (std::ranges::find(list, number) == list.end()) list.push_back(number);
 }
 
 }  // namespace
 
 int FunctionPlan::intervalStart(int op) const {
   if (intervals_.empty()) return op;
-  return *(std::upper_bound(intervals_.begin(), intervals_.end(), op) - 1);
+  return *(std::ranges::upper_bound(intervals_, op) - 1);
 }
 
 int FunctionPlan::intervalEnd(int op) const {
   if (intervals_.empty()) return op;
-  auto next = std::upper_bound(intervals_.begin(), intervals_.end(), op);
+  auto next = std::ranges::upper_bound(intervals_, op);
   return (next == intervals_.end() ? static_cast<int>(ops_.size()) : *next) - 1;
 }
 

@@ -38,7 +38,7 @@ SlotOf slotOf(const Value& value) {
   std::vector<ResultSlot> slots = resultSlots(*value.def);
   for (int index = 0; index < static_cast<int>(slots.size()); ++index) {
     SlotOf slot{index, valuesOf(*value.def, slots[index]), 0, slots[index].group};
-    if (std::find(slot.values.begin(), slot.values.end(), &value) == slot.values.end()) continue;
+    if (std::ranges::find(slot.values, &value) == slot.values.end()) continue;
     slot.bytes = bytesOf(slot.values, slot.group);
     return slot;
   }
@@ -108,8 +108,7 @@ FunctionPlan::findSequences(const std::unordered_map<const Value*, int>& keyOf) 
     for (int binding = 0; binding < op->numOperands(); ++binding) {
       if (!op->operands[binding].bindsGroup()) continue;
       const std::vector<Value*> members = bindingSources(*op, binding);
-      auto symbols =
-          std::count_if(members.begin(), members.end(), [](Value* value) { return isSymbolRead(*value); });
+      auto symbols = std::ranges::count_if(members, [](Value* value) { return isSymbolRead(*value); });
       if (symbols == static_cast<long>(members.size())) continue;
       if (symbols != 0)
         return failAt(op->loc,
@@ -134,7 +133,7 @@ Result<void> FunctionPlan::findUnits() {
   std::vector<int> runAt(values.size(), -1);
   std::vector<bool> inRun(values.size(), false);
   for (size_t run = 0; run < runs.size(); ++run) {
-    runAt[*std::min_element(runs[run].begin(), runs[run].end())] = static_cast<int>(run);
+    runAt[*std::ranges::min_element(runs[run])] = static_cast<int>(run);
     for (int key : runs[run]) inRun[key] = true;
   }
   for (size_t key = 0; key < values.size(); ++key) {
@@ -200,9 +199,8 @@ bool FunctionPlan::homeIsFree(const Value& successor, const SlotOf& slot, int64_
     for (const Reading& use : factsOf(*read).readings) {
       if (use.op < defined) continue;
       if (use.op > defined || use.binding < 0) return false;
-      bool known = std::any_of(shared.begin(), shared.end(), [&](const Reading& other) {
-        return other.op == use.op && other.binding == use.binding;
-      });
+      bool known = std::ranges::any_of(
+          shared, [&](const Reading& other) { return other.op == use.op && other.binding == use.binding; });
       if (known) continue;
       const Op& op = *ops_[use.op];
       std::vector<Value*> sources = bindingSources(op, use.binding);
@@ -235,9 +233,8 @@ bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
     if (next >= slot.values.size() || slot.values[next] != member) {
       slot = slotOf(*member);
       shared.clear();
-      at = std::find(unit.members.begin(), unit.members.end(), slot.values[0]) - unit.members.begin();
-      next = static_cast<size_t>(std::find(slot.values.begin(), slot.values.end(), member) -
-                                 slot.values.begin());
+      at = std::ranges::find(unit.members, slot.values[0]) - unit.members.begin();
+      next = static_cast<size_t>(std::ranges::find(slot.values, member) - slot.values.begin());
     }
     ++next;
     if (!homeIsFree(*member, slot, *home + unit.offsets[at], shared)) return false;

@@ -28,7 +28,7 @@ bool contains(const std::vector<int>& run, const std::vector<int>& part) {
 Result<std::vector<std::vector<int>>> mergeRuns(std::vector<Sequence> sequences, int keyCount,
                                                 const std::function<std::string(int)>& nameOf) {
   // Longest first, so that a part of a longer group finds it in place; needs before wishes.
-  std::stable_sort(sequences.begin(), sequences.end(), [](const Sequence& a, const Sequence& b) {
+  std::ranges::stable_sort(sequences, [](const Sequence& a, const Sequence& b) {
     return a.required != b.required ? a.required : a.keys.size() > b.keys.size();
   });
   std::vector<Run> runs;
@@ -40,8 +40,7 @@ Result<std::vector<std::vector<int>>> mergeRuns(std::vector<Sequence> sequences,
       return failAt(sequence.op->loc, "{} [plan.group]: a member stands twice in the group {}",
                     sequence.op->info().name, list(sequence.keys, nameOf));
     }
-    auto taken =
-        std::find_if(sequence.keys.begin(), sequence.keys.end(), [&](int key) { return runOf[key] >= 0; });
+    auto taken = std::ranges::find_if(sequence.keys, [&](int key) { return runOf[key] >= 0; });
     if (taken == sequence.keys.end()) {
       for (int key : sequence.keys) runOf[key] = static_cast<int>(runs.size());
       runs.push_back({sequence.keys, sequence.op});
@@ -55,8 +54,8 @@ Result<std::vector<std::vector<int>>> mergeRuns(std::vector<Sequence> sequences,
                   list(run.keys, nameOf))
         .note(run.op->loc, "the other group is here");
   }
-  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
-    return *std::min_element(a.keys.begin(), a.keys.end()) < *std::min_element(b.keys.begin(), b.keys.end());
+  std::ranges::sort(runs, [](const Run& a, const Run& b) {
+    return *std::ranges::min_element(a.keys) < *std::ranges::min_element(b.keys);
   });
   std::vector<std::vector<int>> out;
   for (Run& run : runs) out.push_back(std::move(run.keys));

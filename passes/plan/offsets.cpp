@@ -8,17 +8,9 @@
 
 namespace tg::plan {
 
-int Alloc::first() const {
-  return std::min_element(pieces.begin(), pieces.end(),
-                          [](const Piece& a, const Piece& b) { return a.first < b.first; })
-      ->first;
-}
+int Alloc::first() const { return std::ranges::min(pieces, {}, &Piece::first).first; }
 
-int Alloc::last() const {
-  return std::max_element(pieces.begin(), pieces.end(),
-                          [](const Piece& a, const Piece& b) { return a.last < b.last; })
-      ->last;
-}
+int Alloc::last() const { return std::ranges::max(pieces, {}, &Piece::last).last; }
 
 std::vector<int64_t> liveBytes(const std::vector<Alloc>& allocs) {
   int end = 0;
@@ -35,7 +27,7 @@ std::vector<int64_t> liveBytes(const std::vector<Alloc>& allocs) {
 
 int64_t lowerBound(const std::vector<Alloc>& allocs) {
   std::vector<int64_t> live = liveBytes(allocs);
-  return *std::max_element(live.begin(), live.end());
+  return *std::ranges::max_element(live);
 }
 
 namespace {
@@ -58,7 +50,7 @@ class Packer {
     for (Piece piece : alloc.pieces) {
       piece.from += alloc.offset;
       auto below = [](const Piece& a, const Piece& b) { return a.from < b.from; };
-      placed_.insert(std::upper_bound(placed_.begin(), placed_.end(), piece, below), piece);
+      placed_.insert(std::ranges::upper_bound(placed_, piece, below), piece);
     }
     total_ = std::max(total_, alloc.offset + alloc.bytes);
   }
@@ -87,7 +79,7 @@ int64_t Packer::start(const Alloc& alloc) {
       if (other.first <= piece.last && piece.first <= other.last)
         taken_.push_back({other.from - piece.from - piece.bytes, other.from + other.bytes - piece.from});
   if (alloc.pieces.size() > 1)
-    std::sort(taken_.begin(), taken_.end(), [](const Span& a, const Span& b) { return a.from < b.from; });
+    std::ranges::sort(taken_, [](const Span& a, const Span& b) { return a.from < b.from; });
   int64_t end = 0, best = -1, bestGap = 0;  // end: of the spans so far
   for (const Span& span : taken_) {
     if (span.from >= end) {
@@ -116,8 +108,7 @@ static int64_t pack(std::vector<Alloc>& allocs, const std::vector<int>& order, c
 static std::vector<int> bySize(const std::vector<Alloc>& allocs) {
   std::vector<int> order(allocs.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return allocs[a].bytes > allocs[b].bytes; });
+  std::ranges::stable_sort(order, [&](int a, int b) { return allocs[a].bytes > allocs[b].bytes; });
   return order;
 }
 
@@ -152,20 +143,20 @@ static std::vector<int> byBreadth(const std::vector<Alloc>& allocs) {
   std::vector<int64_t> live = liveBytes(allocs);
   std::vector<int> times(live.size()), turn(live.size());
   std::iota(times.begin(), times.end(), 0);
-  std::stable_sort(times.begin(), times.end(), [&](int a, int b) { return live[a] > live[b]; });
+  std::ranges::stable_sort(times, [&](int a, int b) { return live[a] > live[b]; });
   for (size_t at = 0; at < times.size(); ++at) turn[times[at]] = static_cast<int>(at);
   const RangeMinima minima(std::move(turn));
   std::vector<int> first;  // for each allocation, the first visit that finds it alive
   for (const Alloc& alloc : allocs) first.push_back(minima.of(alloc.first(), alloc.last()));
   std::vector<int> order = bySize(allocs);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return first[a] < first[b]; });
+  std::ranges::stable_sort(order, [&](int a, int b) { return first[a] < first[b]; });
   return order;
 }
 
 static std::vector<int> byExecution(const std::vector<Alloc>& allocs) {
   std::vector<int> order = bySize(allocs), first;
   for (const Alloc& alloc : allocs) first.push_back(alloc.first());
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return first[a] < first[b]; });
+  std::ranges::stable_sort(order, [&](int a, int b) { return first[a] < first[b]; });
   return order;
 }
 
@@ -201,8 +192,7 @@ void promoteHighest(Best& best, std::vector<int> order, Fit fit, int64_t bound) 
     int64_t needed = pack(attempt, order, best.target, fit);
     if (needed < best.total) best.take(attempt, needed);
     auto end = [&](int index) { return attempt[index].offset + attempt[index].bytes; };
-    auto highest =
-        std::max_element(order.begin(), order.end(), [&](int a, int b) { return end(a) < end(b); });
+    auto highest = std::ranges::max_element(order, [&](int a, int b) { return end(a) < end(b); });
     std::rotate(order.begin(), highest, highest + 1);
     if (!seen.insert(order).second) return;  // the orders repeat from here on
   }

@@ -130,7 +130,7 @@ Scheduler::Scheduler(const std::vector<Task>& tasks, const std::vector<int64_t>&
   }
   std::iota(byRank_.begin(), byRank_.end(), 0);
   if (window_ == kNoWindow)
-    std::stable_sort(byRank_.begin(), byRank_.end(), [&](int a, int b) { return height_[a] > height_[b]; });
+    std::ranges::stable_sort(byRank_, [&](int a, int b) { return height_[a] > height_[b]; });
   for (int rank = 0; rank < static_cast<int>(byRank_.size()); ++rank) rank_[byRank_[rank]] = rank;
   for (int task = 0; task < static_cast<int>(tasks.size()); ++task)
     if (isReady(task)) beReady(task);
@@ -193,7 +193,7 @@ std::vector<int> Scheduler::candidates() const {
     if (task - first_ >= window_) break;
     ready.push_back(task);
   }
-  std::stable_sort(ready.begin(), ready.end(), [&](int a, int b) { return height_[a] > height_[b]; });
+  std::ranges::stable_sort(ready, [&](int a, int b) { return height_[a] > height_[b]; });
   return ready;
 }
 
@@ -209,7 +209,7 @@ void Scheduler::fillWindow() {
   if (!current_.empty()) return;
   // Nothing fits the limit: exceed it by as little as possible.
   auto growth = [&](int task) { return static_cast<double>(cost(task)) - gain(task); };
-  place(*std::min_element(ready.begin(), ready.end(), [&](int a, int b) { return growth(a) < growth(b); }));
+  place(*std::ranges::min_element(ready, [&](int a, int b) { return growth(a) < growth(b); }));
 }
 
 /// Evaluates what a ready task adds and frees.
@@ -256,7 +256,7 @@ void Scheduler::fillFreely() {
 void Scheduler::closeInterval() {
   out_.peak = std::max(out_.peak, live_);
   out_.starts.push_back(static_cast<int>(out_.order.size()));
-  std::sort(current_.begin(), current_.end());
+  std::ranges::sort(current_);
   std::vector<int> found;  // tasks that have become ready
   for (int task : current_) {
     out_.order.push_back(task);

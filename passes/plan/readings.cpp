@@ -71,8 +71,8 @@ void FunctionPlan::findSteps() {
 /// The first read of a value; null if nothing reads it.
 const FunctionPlan::Reading* FunctionPlan::firstReading(const Value& value) const {
   const std::vector<Reading>& all = factsOf(value).readings;
-  const auto first = std::min_element(all.begin(), all.end(),
-                                      [](const Reading& a, const Reading& b) { return a.op < b.op; });
+  const auto first =
+      std::ranges::min_element(all, [](const Reading& a, const Reading& b) { return a.op < b.op; });
   return first == all.end() ? nullptr : &*first;
 }
 
@@ -83,7 +83,7 @@ const FunctionPlan::Reading* FunctionPlan::firstReading(const Value& value) cons
 void FunctionPlan::chooseHeld() {
   std::vector<int64_t> live = liveBytes(allocations());
   if (live.empty()) return;
-  const int64_t most = *std::max_element(live.begin(), live.end());
+  const int64_t most = *std::ranges::max_element(live);
   live.resize(ops_.size());
   for (auto at = ops_.rbegin(); at != ops_.rend(); ++at) {
     const Op* op = *at;
@@ -94,7 +94,7 @@ void FunctionPlan::chooseHeld() {
       for (int place = lifeOf(*op->in(i)).last + 1; first && place <= first->op; ++place)
         with[static_cast<size_t>(place)] += roundUp(op->in(i)->type.bytes(), target_.alignment);
     }
-    if (*std::max_element(with.begin(), with.end()) > most) continue;
+    if (*std::ranges::max_element(with) > most) continue;
     live = std::move(with);
     holds_.insert(op);
   }

@@ -38,7 +38,7 @@ Recompute::Recompute(std::vector<Kernel> kernels, std::vector<int64_t> bytes)
   follow();
 }
 
-int64_t Recompute::peak() const { return live_.empty() ? 0 : *std::max_element(live_.begin(), live_.end()); }
+int64_t Recompute::peak() const { return live_.empty() ? 0 : *std::ranges::max_element(live_); }
 
 /// Derives runs, live ranges and live bytes from steps_.
 void Recompute::follow() {
@@ -101,8 +101,7 @@ void Recompute::countLive() {
     taken.clear();
     for (const auto& [written, read] : kernels_[steps_[place]].task.takeOver) {
       const Life* life = lifeAt(read, place);
-      if (!life || life->last != place || std::find(taken.begin(), taken.end(), read) != taken.end())
-        continue;
+      if (!life || life->last != place || std::ranges::find(taken, read) != taken.end()) continue;
       taken.push_back(read);
       live_[place] -= bytes_[written];
     }
@@ -112,8 +111,7 @@ void Recompute::countLive() {
 /// The life of a block that a read at a step would find, or null.
 const Recompute::Life* Recompute::lifeAt(int block, int place) const {
   const std::span<const Life> lives = lives_[block];
-  auto next =
-      std::partition_point(lives.begin(), lives.end(), [&](const Life& life) { return life.made < place; });
+  auto next = std::ranges::partition_point(lives, [&](const Life& life) { return life.made < place; });
   return next == lives.begin() ? nullptr : &*(next - 1);
 }
 
@@ -123,7 +121,7 @@ bool Recompute::spares(int block, int peak, int place) const {
   const Life* life = lifeAt(block, peak);
   if (!life || life->last <= peak) return false;
   const std::span<const int> readers = readersOf(block, *life);
-  const int next = *std::lower_bound(readers.begin(), readers.end(), peak);
+  const int next = *std::ranges::lower_bound(readers, peak);
   return next > peak && next >= place;
 }
 
@@ -138,7 +136,7 @@ bool Recompute::canStay(int block, int from, int to, int64_t most) const {
 bool Recompute::collect(int block, int place, int peak, std::vector<int>& found) const {
   const int kernel = maker_[block];
   if (kernel < 0) return false;
-  if (std::find(found.begin(), found.end(), kernel) != found.end()) return true;
+  if (std::ranges::find(found, kernel) != found.end()) return true;
   if (static_cast<int>(found.size()) == kMostKernelsAgain) return false;
   found.push_back(kernel);
   for (int source : kernels_[kernel].task.reads) {
@@ -162,9 +160,9 @@ std::optional<Recompute::Choice> Recompute::choiceFor(int block, int peak) const
   if (maker_[block] < 0 || bytes_[block] == 0 || !spares(block, peak, peak)) return {};
   const std::span<const int> readers = readersOf(block, *lifeAt(block, peak));
   Choice choice;
-  choice.place = *std::upper_bound(readers.begin(), readers.end(), peak);
+  choice.place = *std::ranges::upper_bound(readers, peak);
   if (!collect(block, choice.place, peak, choice.kernels)) return {};
-  std::sort(choice.kernels.begin(), choice.kernels.end());
+  std::ranges::sort(choice.kernels);
   for (int kernel : choice.kernels) {
     choice.work += kernels_[kernel].work;
     int64_t bytes = 0;
@@ -186,7 +184,7 @@ std::optional<Recompute::Choice> Recompute::choiceFor(int block, int peak) const
 /// or too much work is added.
 bool Recompute::apply(const Choice& choice, bool merge) {
   const int64_t most = peak();
-  const auto atPeak = std::count(live_.begin(), live_.end(), most);
+  const auto atPeak = std::ranges::count(live_, most);
   const std::vector<int> old = steps_;
   std::vector<int> steps = steps_;
   if (merge)
@@ -195,7 +193,7 @@ bool Recompute::apply(const Choice& choice, bool merge) {
   std::erase(steps, -1);
   setSteps(std::move(steps));
   const int64_t now = peak();
-  const bool fewer = now < most || (now == most && std::count(live_.begin(), live_.end(), most) < atPeak);
+  const bool fewer = now < most || (now == most && std::ranges::count(live_, most) < atPeak);
   if (fewer && added_ <= kMostAddedWork * work_) return true;
   setSteps(old);
   return false;
@@ -214,16 +212,15 @@ bool Recompute::isNeeded(int place) const {
   const int kernel = steps_[place];
   if (runs_[kernel][0] == place) return true;
   const std::vector<int>& written = kernels_[kernel].task.writes;
-  return std::any_of(written.begin(), written.end(),
-                     [&](int block) { return !readersOf(block, *lifeAt(block, place + 1)).empty(); });
+  return std::ranges::any_of(written,
+                             [&](int block) { return !readersOf(block, *lifeAt(block, place + 1)).empty(); });
 }
 
 void Recompute::spare(int64_t most) {
   std::vector<int> again;  // kernels that run more than once, those with the most work first
   for (int kernel = 0; kernel < static_cast<int>(kernels_.size()); ++kernel)
     if (runs_[kernel].size() > 1) again.push_back(kernel);
-  std::stable_sort(again.begin(), again.end(),
-                   [&](int a, int b) { return kernels_[a].work > kernels_[b].work; });
+  std::ranges::stable_sort(again, [&](int a, int b) { return kernels_[a].work > kernels_[b].work; });
   for (int kernel : again)
     for (size_t run = runs_[kernel].size() - 1; run > 0; --run) {
       const std::vector<int> old = steps_;
@@ -243,15 +240,15 @@ void Recompute::spare(int64_t most) {
 
 bool Recompute::step() {
   if (live_.empty()) return false;
-  const auto peak = static_cast<int>(std::max_element(live_.begin(), live_.end()) - live_.begin());
+  const auto peak = static_cast<int>(std::ranges::max_element(live_) - live_.begin());
   std::vector<Choice> choices;
   for (int block = 0; block < static_cast<int>(bytes_.size()); ++block)
     if (std::optional<Choice> choice = choiceFor(block, peak)) choices.push_back(std::move(*choice));
   // Among equals the one needed last: it is made again where the fewest bytes are alive.
-  std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
+  std::ranges::stable_sort(choices, [](const Choice& a, const Choice& b) {
     return a.price() != b.price() ? a.price() < b.price() : a.place > b.place;
   });
-  return std::any_of(choices.begin(), choices.end(), [&](const Choice& choice) {
+  return std::ranges::any_of(choices, [&](const Choice& choice) {
     return apply(choice, true) || (!choice.merged.empty() && apply(choice, false));
   });
 }

@@ -119,7 +119,7 @@ std::string bytesOf(const Op& region) {
 bool FunctionPlan::mayRunAgain(const Op& op) const {
   if (op.code != Opcode::fused) return false;
   const std::vector<ResultSlot> slots = resultSlots(op);
-  return std::all_of(slots.begin(), slots.end(), [&](const ResultSlot& slot) {
+  return std::ranges::all_of(slots, [&](const ResultSlot& slot) {
     const Unit& unit = *unitOf(*op.result(slot.first));
     return unit.room == Unit::Room::arena && (unit.inParts() || !unit.group) && defines(unit, op, slot);
   });
@@ -158,7 +158,7 @@ void FunctionPlan::findRepeats(std::vector<Kernel>& kernels) const {
   for (Kernel& kernel : kernels) {
     for (std::vector<int>* list : {&kernel.task.reads, &kernel.task.writes}) {
       for (int& block : *list) block = blocks[static_cast<size_t>(block)];
-      std::sort(list->begin(), list->end());
+      std::ranges::sort(*list);
       list->erase(std::unique(list->begin(), list->end()), list->end());
     }
     for (auto& [written, read] : kernel.task.takeOver) {

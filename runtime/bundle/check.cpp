@@ -86,15 +86,15 @@ class ManifestCheck {
   /// Checks the shapes of cooperative matrices: m, n, k and the element types of operands and result.
   static bool shapes(const Json& list) {
     if (!list.is_array()) return false;
-    return std::all_of(list.begin(), list.end(), [](const Json& shape) {
+    return std::ranges::all_of(list, [](const Json& shape) {
       return shape.is_array() && shape.size() == 5 && within(shape[0], 1, kMostGroups) &&
              within(shape[1], 1, kMostGroups) && within(shape[2], 1, kMostGroups) && shape[3].is_string() &&
              shape[4].is_string();
     });
   }
   static bool numbers(const Json& list) {
-    return list.is_array() && std::all_of(list.begin(), list.end(),
-                                          [](const Json& each) { return within(each, 0, kMostGroups); });
+    return list.is_array() &&
+           std::ranges::all_of(list, [](const Json& each) { return within(each, 0, kMostGroups); });
   }
   bool buffer(const Json& entry) {
     const Json& bytes = member(entry, "bytes");

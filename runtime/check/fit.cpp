@@ -17,7 +17,7 @@ class Worst {
  public:
   explicit Worst(std::vector<Need>& out) : out_(out) {}
   void add(Need need) {
-    auto same = std::find_if(out_.begin(), out_.end(), [&](const Need& n) { return n.limit == need.limit; });
+    auto same = std::ranges::find_if(out_, [&](const Need& n) { return n.limit == need.limit; });
     if (same == out_.end()) {
       out_.push_back(std::move(need));
     } else if ((same->fits() && !need.fits()) || (same->fits() == need.fits() && worse(need, *same))) {
@@ -79,8 +79,7 @@ class Judge {
       if (const CapabilityRow* row = capabilityRow(capability))
         need(kFeatures[static_cast<size_t>(row->feature)].name, 1, limits_.gives(row->feature));
     for (const MatrixProduct& each : needs.products)
-      need("coopmat", 1,
-           std::find(limits_.products.begin(), limits_.products.end(), each) != limits_.products.end());
+      need("coopmat", 1, std::ranges::find(limits_.products, each) != limits_.products.end());
     return {};
   }
 
@@ -110,12 +109,12 @@ class Judge {
 
 bool Need::fits() const { return !checked || (atMost ? needed <= available : needed % available == 0); }
 bool FunctionFit::fits() const {
-  return std::all_of(needs.begin(), needs.end(), [](const Need& need) { return need.fits(); });
+  return std::ranges::all_of(needs, [](const Need& need) { return need.fits(); });
 }
 bool Fit::fits() const {
   return compiledFor.empty() &&
-         std::all_of(functions.begin(), functions.end(), [](const FunctionFit& f) { return f.fits(); }) &&
-         std::all_of(memory.begin(), memory.end(), [](const Need& need) { return need.fits(); });
+         std::ranges::all_of(functions, [](const FunctionFit& f) { return f.fits(); }) &&
+         std::ranges::all_of(memory, [](const Need& need) { return need.fits(); });
 }
 
 Result<Fit> fitOf(const Module& module, const Target& target, const DeviceMemory& memory,

@@ -73,7 +73,7 @@ constexpr int64_t kFewElements = 16;
 constexpr uint32_t kOtherRuns = 3;
 
 bool isZero(const NdArray& array) {
-  return std::all_of(array.data.begin(), array.data.end(), [](double value) { return value == 0; });
+  return std::ranges::all_of(array.data, [](double value) { return value == 0; });
 }
 
 /// Compares the values of one call. For values of which the two runs of the interpreter tell too little about the rounding

@@ -100,7 +100,7 @@ class Engine {
   /// All ranks call this together: returns the logical and of their values.
   Result<bool> agree(bool own) {
     TG_TRY(const std::vector<std::string> said, allGather(own ? "yes" : "no"));
-    return std::all_of(said.begin(), said.end(), [](const std::string& each) { return each == "yes"; });
+    return std::ranges::all_of(said, [](const std::string& each) { return each == "yes"; });
   }
 
   /// Whether a rank is lost. All ranks that are left see this.

@@ -125,7 +125,7 @@ Result<std::vector<std::byte>> readNpzMember(const std::string& path, std::strin
   TG_TRY(const auto file, readFileOrPipe(path));
   TG_TRY(const auto members, readDirectory(file, path));
   auto isMeant = [&](const ZipMember& member) { return member.name == key || keyOf(member.name) == key; };
-  auto found = std::find_if(members.begin(), members.end(), isMeant);
+  auto found = std::ranges::find_if(members, isMeant);
   if (found != members.end() && std::any_of(found + 1, members.end(), isMeant))
     return fail("{}: there are two members '{}'", path, key);
   if (key.empty() && members.size() == 1) found = members.begin();

@@ -59,15 +59,14 @@ Result<Entry> readEntry(const std::string& name, const json& fields, std::string
   if (dtype == fields.end() || !dtype->is_string()) return bad("expected a string dtype");
   if (dims == fields.end() || !dims->is_array()) return bad("expected an array shape");
   const auto isNatural = [](const json& value) { return value.is_number_unsigned(); };
-  if (!std::all_of(dims->begin(), dims->end(), isNatural)) return bad("expected extents of 0 and more");
+  if (!std::ranges::all_of(*dims, isNatural)) return bad("expected extents of 0 and more");
   if (offsets == fields.end() || !offsets->is_array() || offsets->size() != 2 ||
-      !std::all_of(offsets->begin(), offsets->end(), isNatural))
+      !std::ranges::all_of(*offsets, isNatural))
     return bad("expected data_offsets of two numbers");
 
   Entry entry{name, FileType::f32, {}, (*offsets)[0].get<uint64_t>(), (*offsets)[1].get<uint64_t>()};
   const auto spelled = dtype->get<std::string>();
-  const auto* type = std::find_if(std::begin(kFileTypes), std::end(kFileTypes),
-                                  [&](auto& row) { return row.safetensors == spelled; });
+  const auto* type = std::ranges::find_if(kFileTypes, [&](auto& row) { return row.safetensors == spelled; });
   if (type == std::end(kFileTypes))
     return fail("{}: tensor '{}': expected F32, F16, BF16, F64, I8 to I64, U8 to U32 or BOOL, got {}", where,
                 name, spelled);
@@ -95,7 +94,7 @@ Result<void> readMetadata(const json& fields, std::map<std::string, std::string>
 
 /// Sorts the entries by offset. An error unless they follow each other without gaps.
 Result<void> checkLayout(std::vector<Entry>& entries, uint64_t dataSize, std::string_view where) {
-  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+  std::ranges::stable_sort(entries, [](const Entry& a, const Entry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
   uint64_t at = 0;
@@ -235,7 +234,7 @@ Result<SafetensorsFile> openContent(size_t fileSize, const ReadBytes& read, std:
     TG_CHECK(read(at, raw));
     auto array = fromFileElements(entry.type, Shape{count}, raw, first);
     if (!array) return fail("{}: tensor '{}': {}", where, entry.name, array.error().message());
-    std::copy(array->bytes.begin(), array->bytes.end(), out.begin());
+    std::ranges::copy(array->bytes, out.begin());
     return {};
   };
   return file;

@@ -153,9 +153,8 @@ Result<void> TokenStream::readPart(const Part& part, int64_t at, std::span<int32
 }
 
 Result<void> TokenStream::read(int64_t first, std::span<int32_t> to) const {
-  auto part = std::upper_bound(parts_.begin(), parts_.end(), first, [](int64_t place, const Part& each) {
-    return place < each.first + each.count;
-  });
+  auto part = std::ranges::upper_bound(parts_, first, {},
+                                       [](const Part& each) { return each.first + each.count; });
   for (; !to.empty(); ++part) {
     const int64_t at = first - part->first;
     const auto count = std::min(to.size(), static_cast<size_t>(part->count - at));

@@ -47,12 +47,12 @@ inline void evaluate(at::mean, EvalCall& call) {
 }
 
 inline void evaluate(at::max_reduce, EvalCall& call) {
-  std::fill(call.out[0].data.begin(), call.out[0].data.end(), -std::numeric_limits<double>::infinity());
+  std::ranges::fill(call.out[0].data, -std::numeric_limits<double>::infinity());
   forEachReduced(call, [](double x, double& most) { most = scalar_math::max2(x, most); });
 }
 
 inline void evaluate(at::min_reduce, EvalCall& call) {
-  std::fill(call.out[0].data.begin(), call.out[0].data.end(), std::numeric_limits<double>::infinity());
+  std::ranges::fill(call.out[0].data, std::numeric_limits<double>::infinity());
   forEachReduced(call, [](double x, double& least) { least = scalar_math::min2(x, least); });
 }
 
@@ -122,8 +122,7 @@ struct MatrixOperand {
 /// rounded remainder.
 inline std::vector<double> narrowed(const std::vector<double>& from, DType narrow) {
   std::vector<double> out(from.size());
-  std::transform(from.begin(), from.end(), out.begin(),
-                 [narrow](double value) { return roundedTo(narrow, value); });
+  std::ranges::transform(from, out.begin(), [narrow](double value) { return roundedTo(narrow, value); });
   return out;
 }
 inline std::vector<double> remainders(const std::vector<double>& from, const std::vector<double>& high) {

@@ -71,7 +71,7 @@ inline void writeBlock(const NdArray& x, NdArray& out, const std::vector<int64_t
 }
 
 inline void evaluate(at::pad, EvalCall& call) {
-  std::fill(call.out[0].data.begin(), call.out[0].data.end(), as::pad(call.op).value());
+  std::ranges::fill(call.out[0].data, as::pad(call.op).value());
   writeBlock(*call.in[0], call.out[0], as::pad(call.op).low(), as::pad(call.op).interior());
 }
 

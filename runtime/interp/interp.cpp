@@ -97,7 +97,7 @@ Result<void> Interpreter::writeRows(const std::string& name, int64_t first,
     return state_->memory.write(rows, place, item->loc);
   }
   if (state_->exact()) roundAll(rows);
-  std::copy(rows.data.begin(), rows.data.end(), state_->storage.at(name)->data.begin() + first);
+  std::ranges::copy(rows.data, state_->storage.at(name)->data.begin() + first);
   return {};
 }
 
@@ -106,7 +106,7 @@ Result<void> Interpreter::readRows(const std::string& name, int64_t first, std::
   if (state_->planned()) {
     const auto [type, place] = rowsAt(*item, first, static_cast<int64_t>(elements.size()));
     TG_TRY(const NdArray rows, state_->memory.read(type, place, item->loc));
-    std::copy(rows.data.begin(), rows.data.end(), elements.begin());
+    std::ranges::copy(rows.data, elements.begin());
     return {};
   }
   const auto from = state_->storage.at(name)->data.begin() + first;

@@ -48,7 +48,7 @@ class TensorWalk {
     }
     auto [at, fresh] = updates_.try_emplace(symbol);
     if (fresh) at->second = *call_.state.storage.at(symbol);
-    std::copy(value.data.begin(), value.data.end(), at->second.data.begin() + startOf(op, value.type));
+    std::ranges::copy(value.data, at->second.data.begin() + startOf(op, value.type));
   }
   Result<void> step(const Op& op) {
     switch (op.code) {

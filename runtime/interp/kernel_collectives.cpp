@@ -32,8 +32,7 @@ void KernelMachine<Real>::reduce(const Reduction& reduction) {
 /// only some have reached the barrier.
 template <class Real>
 Result<bool> KernelMachine<Real>::releaseBarrier() {
-  if (std::all_of(status_.begin(), status_.end(), [](Status status) { return status == Status::done; }))
-    return false;
+  if (std::ranges::all_of(status_, [](Status status) { return status == Status::done; })) return false;
   for (uint32_t lane = 0; lane < lanes_; ++lane) {
     if (status_[lane] == Status::atBarrier && pc_[lane] == pc_[order_[0]]) continue;
     uint32_t waiting = 0;
@@ -44,7 +43,7 @@ Result<bool> KernelMachine<Real>::releaseBarrier() {
   }
   const Instr& at = standsAt(0);
   if (at.code == Code::reduce) reduce(program_.reductions[at.a]);
-  std::fill(status_.begin(), status_.end(), Status::running);
+  std::ranges::fill(status_, Status::running);
   ++epoch_;
   return true;
 }

@@ -51,8 +51,7 @@ void KernelFindings::absentLane(const Op& op, const Visit& visit, uint32_t lane)
 void KernelFindings::bind(std::span<const KernelBuffer> buffers, std::vector<Region>& regions) {
   std::vector<size_t> byAddress(buffers.size());
   for (size_t index = 0; index < buffers.size(); ++index) byAddress[index] = index;
-  std::sort(byAddress.begin(), byAddress.end(),
-            [&](size_t a, size_t b) { return buffers[a].data < buffers[b].data; });
+  std::ranges::sort(byAddress, [&](size_t a, size_t b) { return buffers[a].data < buffers[b].data; });
   shadows_.reserve(buffers.size() + 1);
   for (size_t first = 0, last; first < byAddress.size(); first = last) {
     std::byte* start = buffers[byAddress[first]].data;

@@ -20,7 +20,7 @@ std::vector<T> ordered(T count, const KernelRunOptions& options, std::mt19937_64
   std::iota(out.begin(), out.end(), T{0});
   if (options.order == LaneOrder::shuffled)
     for (size_t at = out.size(); at > 1; --at) std::swap(out[at - 1], out[below(random, at)]);
-  if (options.reversed) std::reverse(out.begin(), out.end());
+  if (options.reversed) std::ranges::reverse(out);
   return out;
 }
 
@@ -244,7 +244,7 @@ void KernelMachine<Real>::startLanes() {
   const auto& size = kernel_.workgroup;
   for (uint32_t lane = 0; lane < lanes_; ++lane) {
     Word* regs = laneRegs(lane);
-    std::copy(initial_.begin(), initial_.end(), regs);
+    std::ranges::copy(initial_, regs);
     std::array<int64_t, 3> local{lane % size[0], lane / size[0] % size[1], lane / (size[0] * size[1])};
     for (size_t axis = 0; axis < 3; ++axis) {
       regs[axis].u = static_cast<uint32_t>(group[axis] * size[axis] + local[axis]);
@@ -255,8 +255,8 @@ void KernelMachine<Real>::startLanes() {
     regs[Program::kSubgroupId].u = lane / options_.subgroupSize;
     regs[Program::kSubgroupLane].u = lane % options_.subgroupSize;
   }
-  std::fill(pc_.begin(), pc_.end(), 0);
-  std::fill(status_.begin(), status_.end(), Status::running);
+  std::ranges::fill(pc_, 0);
+  std::ranges::fill(status_, Status::running);
   subgroupTurns_.assign((lanes_ + options_.subgroupSize - 1) / options_.subgroupSize, 0);
 }
 

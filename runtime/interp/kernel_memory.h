@@ -107,8 +107,8 @@ class KernelMemory {
 
   /// Begins a workgroup: its shared and local memory hold NaN patterns that no arithmetic produces.
   void startGroup() {
-    std::fill(shared_.begin(), shared_.end(), poison());
-    std::fill(local_.begin(), local_.end(), poison());
+    std::ranges::fill(shared_, poison());
+    std::ranges::fill(local_, poison());
     if (checks_ && program_.localWords) findings_.forgetLocals(lanes_);
   }
   static Word poison() {

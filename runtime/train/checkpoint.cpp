@@ -114,7 +114,7 @@ Result<std::vector<CheckpointEntry>> findCheckpoints(const std::string& runDir) 
   for (; !error && at != fs::directory_iterator(); at.increment(error))
     if (auto step = stepOf(at->path().filename().native())) entries.push_back({at->path(), *step, ""});
   if (error) return fail("{}: cannot read: {}", ckpt, error.message());
-  std::sort(entries.begin(), entries.end(), [](const CheckpointEntry& a, const CheckpointEntry& b) {
+  std::ranges::sort(entries, [](const CheckpointEntry& a, const CheckpointEntry& b) {
     return std::pair(b.step, b.path) < std::pair(a.step, a.path);
   });
   return entries;
@@ -126,8 +126,8 @@ std::string strangeEntry(const std::string& path, const FileDigests& files) {
   fs::directory_iterator at(path, error);
   for (; !error && at != fs::directory_iterator(); at.increment(error)) {
     const std::string name = at->path().filename();
-    const bool known = name == kCompleteFile || std::any_of(files.begin(), files.end(),
-                                                            [&](auto& file) { return file.first == name; });
+    const bool known =
+        name == kCompleteFile || std::ranges::any_of(files, [&](auto& file) { return file.first == name; });
     if (!known) return fmt::format("{} is not one of the checkpoint's files", name);
   }
   return error ? fmt::format("cannot be read: {}", error.message()) : "";
@@ -172,7 +172,7 @@ std::string checkpointDamage(const std::string& path) {
   auto files = parseComplete(asText(*text));
   if (!files) return files.error().message();
   for (std::string_view name : {kModelFile, kOptimizerFile, kStateFile})
-    if (std::none_of(files->begin(), files->end(), [&](auto& file) { return file.first == name; }))
+    if (std::ranges::none_of(*files, [&](auto& file) { return file.first == name; }))
       return fmt::format("{} does not name {}", kCompleteFile, name);
   for (const auto& [name, digest] : *files)
     if (std::string damage = fileDamage(path, name, digest); !damage.empty()) return damage;

@@ -19,7 +19,7 @@ namespace {
 using NamedTypes = std::vector<std::pair<std::string, Type>>;
 
 const std::pair<std::string, Type>* findTensor(const NamedTypes& tensors, const std::string& name) {
-  auto found = std::find_if(tensors.begin(), tensors.end(), [&](auto& entry) { return entry.first == name; });
+  auto found = std::ranges::find_if(tensors, [&](auto& entry) { return entry.first == name; });
   return found == tensors.end() ? nullptr : &*found;
 }
 
@@ -49,7 +49,7 @@ Result<void> readAs(const TensorSource& source, size_t tensor, DType dtype, int6
   HostArray raw = HostArray::zeros(own, Shape{static_cast<int64_t>(out.size()) / byteSize(dtype)});
   TG_CHECK(source.piece(tensor, first, raw.bytes));
   TG_TRY(const HostArray value, convertedTo(raw, dtype, first));
-  std::copy(value.bytes.begin(), value.bytes.end(), out.begin());
+  std::ranges::copy(value.bytes, out.begin());
   return {};
 }
 

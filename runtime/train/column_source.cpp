@@ -48,8 +48,7 @@ class ColumnSource : public Source {
       return fail("no rows can be kept for evaluation: no input takes rows of a file");
     const int64_t rows = options_.evaluates ? total_ - evalFirst_ : training_;
     if (!batch_ || rows >= batch_) return {};
-    const auto first =
-        std::find_if(columns_.begin(), columns_.end(), [](const Column& c) { return !!c.rows; });
+    const auto first = std::ranges::find_if(columns_, [](const Column& c) { return !!c.rows; });
     return fail("{} has {}{}, but '{}' takes {} a step", first->rows->path(), countText(rows, "row"),
                 rows == total_       ? ""
                 : options_.evaluates ? " kept for evaluation"
@@ -243,8 +242,7 @@ Result<void> openColumn(const std::string& binding, const SourceOptions& options
                         std::vector<Column>& columns) {
   TG_TRY(auto spec, parseInputSpec(binding));
   const std::vector<const Value*> args = dataArguments(func);
-  const auto arg =
-      std::find_if(args.begin(), args.end(), [&](const Value* each) { return each->name == spec.first; });
+  const auto arg = std::ranges::find_if(args, [&](const Value* each) { return each->name == spec.first; });
   if (arg == args.end() && options.extraNames) return {};
   if (arg == args.end())
     return fail("there is data for '{}', which is not an input of @{}; its inputs: {}", spec.first, func.name,
@@ -303,8 +301,7 @@ Result<std::unique_ptr<Source>> openColumns(const SourceOptions& options, const 
       TG_CHECK(openColumn(binding, options, func, columns));
   TG_CHECK(checkRows(columns));
   for (const Value* arg : dataArguments(func))
-    if (std::none_of(columns.begin(), columns.end(),
-                     [&](const Column& column) { return column.name == arg->name; }))
+    if (std::ranges::none_of(columns, [&](const Column& column) { return column.name == arg->name; }))
       return fail("input '{0}' of type {1} has no data: give --data '…,{0}=@{0}.npy'", arg->name,
                   arg->type.str());
   auto source = std::make_unique<ColumnSource>(options, std::move(columns));

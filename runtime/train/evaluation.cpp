@@ -36,7 +36,7 @@ double meanOf(double sum, int64_t count) {
 }
 
 bool drawsRandom(const Item& func) {
-  return std::any_of(func.body.args.begin(), func.body.args.end(), [](const auto& arg) {
+  return std::ranges::any_of(func.body.args, [](const auto& arg) {
     const Attr* host = find(arg->attrs, "host");
     return host && host->text == "rng";
   });

@@ -80,7 +80,7 @@ int64_t idLimit(const Item& func, const Value* argument) {
 int64_t foreignId(const Item& func, const Value& arg, const HostArray& ids) {
   const std::vector<IdReader> readers = readersOf(func, &arg);
   auto admitted = [&](int64_t id) {
-    return std::all_of(readers.begin(), readers.end(), [&](const IdReader& each) { return each.admits(id); });
+    return std::ranges::all_of(readers, [&](const IdReader& each) { return each.admits(id); });
   };
   if (readers.empty()) return ids.elements();
   int64_t place = 0;

@@ -184,8 +184,7 @@ std::string csvNumber(double value) { return std::isfinite(value) ? fmt::format(
 std::string csvLine(const MetricRow& row, const std::vector<std::string>& columns) {
   std::string line = fmt::format("{},{}", row.step, csvNumber(row.time));
   for (const std::string& column : columns) {
-    auto found = std::find_if(row.values.begin(), row.values.end(),
-                              [&](const auto& value) { return value.first == column; });
+    auto found = std::ranges::find_if(row.values, [&](const auto& value) { return value.first == column; });
     line += ',';
     if (found != row.values.end()) line += csvNumber(found->second);
   }
@@ -226,9 +225,9 @@ Result<void> MetricsWriter::Impl::openJsonl(int64_t lastStep, bool evaluationOwe
   std::string kept;
   if (lastStep > 0 && ::access(path.c_str(), F_OK) == 0) {
     auto keep = [&](const MetricRow& row) {
-      const bool owed = evaluationOwed && row.step == lastStep &&
-                        std::any_of(row.values.begin(), row.values.end(),
-                                    [](const auto& value) { return value.first == "val_loss"; });
+      const bool owed =
+          evaluationOwed && row.step == lastStep &&
+          std::ranges::any_of(row.values, [](const auto& value) { return value.first == "val_loss"; });
       if (row.step <= lastStep && !owed) kept += jsonLine(row);
     };
     damaged.path = path;
@@ -259,7 +258,7 @@ Result<void> MetricsWriter::Impl::openEvents(int64_t lastStep) {
 bool MetricsWriter::Impl::addColumns(const MetricRow& row) {
   bool added = false;
   for (const auto& [name, value] : row.values) {
-    if (std::find(columns.begin(), columns.end(), name) != columns.end()) continue;
+    if (std::ranges::find(columns, name) != columns.end()) continue;
     columns.push_back(name);
     added = true;
   }
@@ -310,7 +309,7 @@ Result<std::vector<MetricsFormat>> parseMetricsFormats(const std::string& text) 
       format = MetricsFormat::tensorboard;
     else
       return fail("unknown metrics format '{}'; the formats are jsonl, csv and tensorboard", word);
-    if (std::find(formats.begin(), formats.end(), format) == formats.end()) formats.push_back(format);
+    if (std::ranges::find(formats, format) == formats.end()) formats.push_back(format);
   }
   return formats;
 }
@@ -322,9 +321,7 @@ Result<std::unique_ptr<MetricsWriter>> MetricsWriter::open(const std::string& ru
   writer->impl_ = std::make_unique<Impl>();
   Impl& impl = *writer->impl_;
   impl.runDir = runDir;
-  auto wants = [&](MetricsFormat format) {
-    return std::find(formats.begin(), formats.end(), format) != formats.end();
-  };
+  auto wants = [&](MetricsFormat format) { return std::ranges::find(formats, format) != formats.end(); };
   impl.wantsCsv = wants(MetricsFormat::csv);
   impl.wantsEvents = wants(MetricsFormat::tensorboard);
   TG_CHECK(impl.openJsonl(lastStep, evaluationOwed));

@@ -75,7 +75,7 @@ void MemoryTrace::finish() {
     for (const MemoryValue& value : entries_)
       if (value.first <= i && i <= value.last)
         ranges.emplace_back(value.offset / alignment_ * alignment_, up(value.offset + value.bytes));
-    std::sort(ranges.begin(), ranges.end());
+    std::ranges::sort(ranges);
     int64_t end = 0, &live = out_.steps[static_cast<size_t>(i)].liveBytes;
     for (const auto& [from, to] : ranges) {
       live += std::max<int64_t>(0, to - std::max(from, end));
@@ -83,8 +83,8 @@ void MemoryTrace::finish() {
     }
     if (out_.peak < 0 || live > out_.peakBytes()) out_.peak = i;
   }
-  std::stable_sort(entries_.begin(), entries_.end(),
-                   [](const MemoryValue& a, const MemoryValue& b) { return a.first < b.first; });
+  std::ranges::stable_sort(entries_,
+                           [](const MemoryValue& a, const MemoryValue& b) { return a.first < b.first; });
   std::move(entries_.begin(), entries_.end(), std::back_inserter(out_.values));
 }
 
@@ -121,8 +121,7 @@ void readOperands(const Op& op, MemoryTrace& memory) {
 
 /// Whether a value is a part of one that the host reads, under that value's name.
 bool isAdjoined(const Value& value) {
-  return std::any_of(value.uses.begin(), value.uses.end(),
-                     [](const Use& use) { return use.user()->code == Opcode::adjoin; });
+  return std::ranges::any_of(value.uses, [](const Use& use) { return use.user()->code == Opcode::adjoin; });
 }
 
 /// Traces one op of a planned function.
@@ -214,8 +213,7 @@ std::vector<MemoryValue> MemoryReport::liveAtPeak() const {
   std::vector<MemoryValue> out;
   for (const MemoryValue& value : values)
     if (value.room == "arena" && value.first <= peak && peak <= value.last) out.push_back(value);
-  std::stable_sort(out.begin(), out.end(),
-                   [](const MemoryValue& a, const MemoryValue& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(out, [](const MemoryValue& a, const MemoryValue& b) { return a.bytes > b.bytes; });
   return out;
 }
 

@@ -265,7 +265,7 @@ std::vector<std::string> runNames(const std::vector<std::string>& runDirs) {
   for (const std::string& dir : runDirs) names.push_back(nameOf(dir));
   std::vector<std::string> unique = names;
   for (size_t i = 0; i < names.size(); ++i)
-    if (std::count(names.begin(), names.end(), names[i]) > 1) unique[i] = runDirs[i];
+    if (std::ranges::count(names, names[i]) > 1) unique[i] = runDirs[i];
   return unique;
 }
 
@@ -289,7 +289,7 @@ Result<std::vector<std::string>> findRuns(const std::string& path) {
   for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
     if (fs::exists(entry.path() / "metrics.jsonl", error)) runs.push_back(entry.path().string());
   if (runs.empty()) return one.error();
-  std::sort(runs.begin(), runs.end());
+  std::ranges::sort(runs);
   return runs;
 }
 

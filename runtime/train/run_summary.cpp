@@ -125,7 +125,7 @@ void CurveThinner::put(Curve& curve, const Bucket& bucket) {
   std::vector<Point> points;
   for (const auto* point : {&bucket.low, &bucket.high, &bucket.broken})
     if (*point) points.push_back(**point);
-  std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return a.step < b.step; });
+  std::ranges::sort(points, [](const Point& a, const Point& b) { return a.step < b.step; });
   for (size_t i = 0; i < points.size(); ++i) {
     if (i > 0 && points[i].step == points[i - 1].step) continue;
     curve.steps.push_back(points[i].step);
@@ -148,7 +148,7 @@ Curve CurveThinner::finish() const {
   }
   // Each shown bucket gives two points, or three if some value is not finite. The last point is added separately, so
   // that the curve ends where the run is.
-  const bool broken = std::any_of(buckets_.begin(), buckets_.end(), [](auto& each) { return !!each.broken; });
+  const bool broken = std::ranges::any_of(buckets_, [](auto& each) { return !!each.broken; });
   const size_t shown = kCurvePoints / (broken ? 3 : 2) - 1, count = buckets_.size();
   for (size_t i = 0; i < shown; ++i) {
     Bucket bucket;

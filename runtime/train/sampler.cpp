@@ -16,13 +16,13 @@ constexpr const char* kPredict = "predict";
 
 /// Draws the index of a logit with probability proportional to e^(logit/temperature); the largest logit at 0.
 int32_t draw(std::span<const float> logits, double temperature, float uniform) {
-  auto largest = std::max_element(logits.begin(), logits.end());
+  auto largest = std::ranges::max_element(logits);
   if (temperature <= 0) return static_cast<int32_t>(largest - logits.begin());
   std::vector<double> sums;
   double total = 0;
   for (float logit : logits)
     sums.push_back(total += std::exp((static_cast<double>(logit) - *largest) / temperature));
-  auto found = std::upper_bound(sums.begin(), sums.end(), static_cast<double>(uniform) * total);
+  auto found = std::ranges::upper_bound(sums, static_cast<double>(uniform) * total);
   return static_cast<int32_t>(std::min(found - sums.begin(), static_cast<std::ptrdiff_t>(logits.size()) - 1));
 }
 

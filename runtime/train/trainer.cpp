@@ -136,7 +136,7 @@ Result<std::string> Trainer::faultOf(const StepResult& step) {
     TG_TRY(std::string found, notFinite(sourceOf(after.params), sourceOf(after.states)));
     if (together_) {  // each rank has checked its own shards
       TG_TRY(const std::vector<std::string> all, options_.ranks->allGather(found));
-      found = *std::max_element(all.begin(), all.end());
+      found = *std::ranges::max_element(all);
     }
     if (!found.empty()) return fmt::format("{} after step {}", found, step.step);
     good_ = std::move(after);
@@ -364,15 +364,15 @@ Result<std::optional<TrainEnd>> Trainer::endBefore(TrainObserver& observer, Trai
                                     TrainEnd::notFinite};
   const std::optional<TrainEnd> own = ownEnd(control);
   if (!options_.ranks) return own;
-  const auto weight = own ? std::find(std::begin(kByWeight), std::end(kByWeight), *own) - kByWeight + 1 : 0;
+  const auto weight = own ? std::ranges::find(kByWeight, *own) - kByWeight + 1 : 0;
   constexpr char kSave = 's';
   std::string told = std::to_string(weight);
   if (std::exchange(saveAsked_, false)) told += kSave;
   TG_TRY(const std::vector<std::string> all, options_.ranks->allGather(told));
-  const char most = (*std::max_element(all.begin(), all.end()))[0];
+  const char most = (*std::ranges::max_element(all))[0];
   const bool ends = most != '0';
   const bool notFinite = ends && kByWeight[most - '1'] == TrainEnd::notFinite;
-  const bool asked = std::any_of(all.begin(), all.end(), [](const auto& one) { return one.back() == kSave; });
+  const bool asked = std::ranges::any_of(all, [](const auto& one) { return one.back() == kSave; });
   if (asked && !notFinite) {
     TG_CHECK(settle(0, observer));
     if (summary_.fault.empty()) TG_CHECK(save(observer, control, /*mayGoOn=*/true));

@@ -38,8 +38,7 @@ std::vector<VkExtensionProperties> instanceExtensions(const char* layer) {
 }
 
 bool offers(const std::vector<VkExtensionProperties>& all, const char* name) {
-  return std::any_of(all.begin(), all.end(),
-                     [&](const auto& e) { return !std::strcmp(e.extensionName, name); });
+  return std::ranges::any_of(all, [&](const auto& e) { return !std::strcmp(e.extensionName, name); });
 }
 
 bool layerInstalled() {
@@ -48,8 +47,7 @@ bool layerInstalled() {
   std::vector<VkLayerProperties> all(count);
   vkEnumerateInstanceLayerProperties(&count, all.data());
   all.resize(count);
-  return std::any_of(all.begin(), all.end(),
-                     [](const auto& l) { return !std::strcmp(l.layerName, validationLayer); });
+  return std::ranges::any_of(all, [](const auto& l) { return !std::strcmp(l.layerName, validationLayer); });
 }
 
 VKAPI_ATTR VkBool32 VKAPI_CALL onMessage(VkDebugUtilsMessageSeverityFlagBitsEXT,
@@ -79,7 +77,7 @@ void ValidationLog::add(std::string_view id, std::string_view text) {
   // The layer's remarks on its own settings, such as a renamed one, are not findings.
   if (id == "VALIDATION-SETTINGS") return;
   std::lock_guard lock(mutex_);
-  if (std::find(ignoredIds_.begin(), ignoredIds_.end(), id) != ignoredIds_.end()) return;
+  if (std::ranges::find(ignoredIds_, id) != ignoredIds_.end()) return;
   messages_.emplace_back(text);
 }
 

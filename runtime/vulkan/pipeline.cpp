@@ -118,7 +118,7 @@ bool wellFormed(const std::vector<uint32_t>& code) {
 /// The reason why a kernel cannot be given to the driver, or "".
 std::string preflight(const Probe& probe, const KernelCode& kernel) {
   if (!wellFormed(kernel.spirv)) return "its code is not whole SPIR-V";
-  const auto storage = std::count(kernel.bindings.begin(), kernel.bindings.end(), BindingKind::storage);
+  const auto storage = std::ranges::count(kernel.bindings, BindingKind::storage);
   const auto all = static_cast<int64_t>(kernel.bindings.size());
   KernelNeeds needs;
   needs[LimitId::bindings] = storage;

@@ -77,9 +77,8 @@ bool hasExtension(VkPhysicalDevice physical, const char* name) {
   std::vector<VkExtensionProperties> all(count);
   vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, all.data());
   all.resize(count);
-  return std::any_of(all.begin(), all.end(), [&](const VkExtensionProperties& each) {
-    return !std::strcmp(each.extensionName, name);
-  });
+  return std::ranges::any_of(
+      all, [&](const VkExtensionProperties& each) { return !std::strcmp(each.extensionName, name); });
 }
 
 /// Version 1.3's structure repeats members of the others, and is queried only for those that the others lack.

@@ -14,13 +14,12 @@ namespace {
 
 int rank(const DeviceInfo& info) {
   static constexpr std::string_view order[] = {"discrete", "integrated", "virtual", "cpu"};
-  return int(std::find(std::begin(order), std::end(order), info.type) - std::begin(order));
+  return int(std::ranges::find(order, info.type) - std::begin(order));
 }
 
 std::string lower(std::string_view text) {
   std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return char(std::tolower(c)); });
+  std::ranges::transform(result, result.begin(), [](unsigned char c) { return char(std::tolower(c)); });
   return result;
 }
 
@@ -46,8 +45,7 @@ int best(std::span<const DeviceInfo> devices, Fits fits) {
 }
 
 bool allDigits(std::string_view text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
 }
 
 /// Whether the text is a number that is a valid index. Other numbers may still be part of a name ("4090").

@@ -27,8 +27,7 @@ template <size_t N>
 std::optional<double> sum(const std::vector<Statistic>& told, const std::string_view (&names)[N]) {
   std::optional<double> out;
   for (const Statistic& each : told)
-    if (std::find(std::begin(names), std::end(names), each.name) != std::end(names))
-      out = out.value_or(0) + each.value;
+    if (std::ranges::find(names, each.name) != std::end(names)) out = out.value_or(0) + each.value;
   return out;
 }
 

@@ -90,7 +90,7 @@ Result<void> runBatch(DeviceState& state, const std::vector<Piece>& batch, bool 
 
 template <class T>
 bool anyMapped(std::span<const T> all) {
-  return std::any_of(all.begin(), all.end(), [](const T& t) { return t.buffer->mapped() && t.bytes; });
+  return std::ranges::any_of(all, [](const T& t) { return t.buffer->mapped() && t.bytes; });
 }
 
 }  // namespace

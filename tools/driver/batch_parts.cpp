@@ -29,7 +29,7 @@ bool wantsParts(const Module& module) { return 1 + addedWorkOf(module) > kWholeB
 void keepEntries(Module& module, const std::vector<std::string>& entries) {
   if (module.stage != Stage::tensor) return;
   keepFunctions(module, [&](const Item& func) {
-    return find(func.attrs, "every") || std::find(entries.begin(), entries.end(), func.name) != entries.end();
+    return find(func.attrs, "every") || std::ranges::find(entries, func.name) != entries.end();
   });
 }
 
@@ -72,10 +72,9 @@ Result<void> PlansInParts::checkParts() const {
   if (rows() == 1) return fail("the batch has only one row");
   TG_TRY(const PassManager pipeline, PassManager::parse(options_.pipeline));
   for (const PipelineStep& step : pipeline.steps()) {
-    const bool setsBatch =
-        std::any_of(step.options.begin(), step.options.end(), [&](const NamedAttr& option) {
-          return step.pass->name == "set-dim" && option.name == "name" && option.value.text == kBatchDim;
-        });
+    const bool setsBatch = std::ranges::any_of(step.options, [&](const NamedAttr& option) {
+      return step.pass->name == "set-dim" && option.name == "name" && option.value.text == kBatchDim;
+    });
     if (setsBatch || step.pass->name == "set-batch")
       return fail("the passes already set the batch size by {}", step.pass->name);
   }

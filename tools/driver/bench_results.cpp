@@ -76,7 +76,7 @@ std::string devices(const Json& rows) {
   std::vector<std::string> names;
   for (const Json& row : rows) {
     std::string name = row.value("device", "") + ", " + row.value("driver", "");
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
   return fmt::format("{}\n", fmt::join(names, "; "));
 }
@@ -121,7 +121,7 @@ Json compileSplit(double parse, const std::vector<std::pair<std::string, double>
 static Result<Json> parseResults(const std::string& text, const std::string& path) {
   Json rows = parseJson<Json>(text);
   auto isText = [](const Json& row, const char* key) { return !row.contains(key) || row[key].is_string(); };
-  bool good = rows.is_array() && !rows.empty() && std::all_of(rows.begin(), rows.end(), [&](const Json& row) {
+  bool good = rows.is_array() && !rows.empty() && std::ranges::all_of(rows, [&](const Json& row) {
                 return row.is_object() && row.contains("model") && isText(row, "model") &&
                        isText(row, "device") && isText(row, "driver");
               });
@@ -147,8 +147,7 @@ Result<void> addResult(const std::string& path, const Json& row) {
       TG_TRY(rows, parseResults(*held, path));
     }
     const Json kept = Json::parse(jsonText(row));  // with the name as the file has it, in UTF-8
-    auto same = std::find_if(rows.begin(), rows.end(),
-                             [&](const Json& each) { return each["model"] == kept["model"]; });
+    auto same = std::ranges::find_if(rows, [&](const Json& each) { return each["model"] == kept["model"]; });
     if (same == rows.end())
       rows.push_back(kept);
     else

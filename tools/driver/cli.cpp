@@ -27,7 +27,7 @@ std::string normalFlag(const std::string& arg) {
   if (arg.size() < 3 || arg.compare(0, 2, "--") != 0) return arg;
   size_t equals = arg.find('=');
   std::string name = arg.substr(2, equals == std::string::npos ? equals : equals - 2);
-  std::replace(name.begin(), name.end(), '_', '-');
+  std::ranges::replace(name, '_', '-');
   if (name.compare(0, 5, "mlir-") == 0) name.erase(0, 5);
   if (name == "print-debuginfo") name = "print-loc";
   if (name == "pass-pipeline-crash-reproducer" || name == "generate-reproducer") name = "crash-reproducer";
@@ -94,8 +94,7 @@ void CommandLine::addPasses() {
   const PassInfo* alias = nullptr;  // the last alias so far; its passes follow it
   for (const PassInfo& pass : passes()) {
     if (!pass.parts.empty()) alias = &pass;
-    const bool isPart =
-        alias && std::find(alias->parts.begin(), alias->parts.end(), &pass) != alias->parts.end();
+    const bool isPart = alias && std::ranges::find(alias->parts, &pass) != alias->parts.end();
     CLI::Option* flag = app_.add_flag("--" + pass.name, pass.summary)
                             ->group(isPart ? "Passes that --" + alias->name + " runs" : kPassGroup);
     flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -261,7 +260,7 @@ ParsedCommand CommandLine::parse(int argc, char** argv) {
   keepEmptyValues(args);
   args = withoutShortEquals(std::move(args));
   try {
-    std::reverse(args.begin(), args.end());  // CLI11 reads a vector from its end
+    std::ranges::reverse(args);  // CLI11 reads a vector from its end
     app_.parse(std::move(args));
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", helpOf(app_));
@@ -327,7 +326,7 @@ std::optional<std::string> unknownFlag(const CLI::App& app, const std::vector<st
     if (arg == "--") return {};
     if (arg.size() < 3 || !arg.starts_with("--")) continue;
     std::string name = arg.substr(2, arg.find('=') - 2);
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (std::ranges::find(known, name) != known.end()) continue;
     std::string near = nearestName(name, known);
     return fmt::format("unknown flag --{}{}", name, near.empty() ? "" : "; did you mean --" + near + "?");
   }
@@ -349,7 +348,7 @@ std::string whyWrong(const CLI::App& app, const CLI::ParseError& error) {
 
 ParsedCommand parseCommand(int argc, char** argv, const PassInfo* only) {
   std::vector<std::string> args(argv + 1, argv + argc);
-  std::transform(args.begin(), args.end(), args.begin(), normalFlag);
+  std::ranges::transform(args, args.begin(), normalFlag);
   // Load plug-ins first, because their passes are flags.
   if (auto loaded = only ? Result<void>() : loadPassPlugins(args); !loaded) {
     fmt::print(stderr, "tg-opt: {}", loaded.error().str());

@@ -127,7 +127,7 @@ Facts supersededOf(const std::string& run) {
   for (fs::directory_iterator at(RunDir{run}.checkpoints(), error), end; !error && at != end;
        at.increment(error))
     if (at->path().filename().native().find(".superseded") != std::string::npos) found.push_back(at->path());
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   return found;
 }
 
@@ -277,7 +277,7 @@ Facts opCounts(const Block& body) {
   std::map<std::string_view, int64_t> counts;
   walk(body, [&](const Op& op) { ++counts[op.info().name]; });
   std::vector<std::pair<std::string_view, int64_t>> rows(counts.begin(), counts.end());
-  std::stable_sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.second > b.second; });
+  std::ranges::stable_sort(rows, [](auto& a, auto& b) { return a.second > b.second; });
   Facts out = Facts::object();
   for (const auto& [op, count] : rows) out[std::string(op)] = count;
   return out;

@@ -18,7 +18,7 @@
 namespace tg {
 
 static bool listed(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 void addPrinting(PassManager& pipeline, const Command& command) {

@@ -88,7 +88,7 @@ Result<Timing> measure(Session& session, const Inputs& inputs, const BenchFlags&
     timing.milliseconds.push_back(each);
   }
   timing.firstLoss = firstLoss.value_or(0);
-  std::sort(timing.milliseconds.begin(), timing.milliseconds.end());
+  std::ranges::sort(timing.milliseconds);
   return timing;
 }
 

@@ -141,8 +141,8 @@ Result<std::unique_ptr<Module>> withGradients(std::unique_ptr<Module> module, co
   std::string pipeline = model.pipeline;
   const Item* func = module->func(flags.function);
   if (!func) return fail("{} has no function @{}", model.file, flags.function);
-  bool has = std::any_of(func->body.ops.begin(), func->body.ops.end(),
-                         [](const auto& op) { return op->code == Opcode::param_grad; });
+  bool has =
+      std::ranges::any_of(func->body.ops, [](const auto& op) { return op->code == Opcode::param_grad; });
   if (pipeline.empty() && !has) pipeline = fmt::format("append-grad{{func={}}}", flags.function);
   if (pipeline.empty()) return module;
   CompileOptions first;

@@ -80,7 +80,7 @@ class ConfigReader {
   ConfigReader(std::string_view text, const std::string& where) : text_(text), where_(where) {}
 
   Result<std::vector<ConfigEntry>> read() {
-    if (const auto bad = std::find_if(text_.begin(), text_.end(), isControl); bad != text_.end()) {
+    if (const auto bad = std::ranges::find_if(text_, isControl); bad != text_.end()) {
       line_ += static_cast<int>(std::count(text_.begin(), bad, '\n'));
       return wrong(
           fmt::format("unexpected byte 0x{:02x}: this is not text", static_cast<unsigned char>(*bad)));
@@ -290,7 +290,7 @@ class RunConfigFormat : public CLI::Config {
   }
   static bool typedInstead(const CLI::Option& option) {
     const std::set<CLI::Option*> others = option.get_excludes();
-    return std::any_of(others.begin(), others.end(), [](CLI::Option* other) { return !other->empty(); });
+    return std::ranges::any_of(others, [](CLI::Option* other) { return !other->empty(); });
   }
 
   const CLI::App& app_;

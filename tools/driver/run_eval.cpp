@@ -56,9 +56,8 @@ Result<Trained> trainedOf(const std::string& path, bool loud) {
 /// Whether the loss is per token in nats, as cross_entropy computes it.
 bool hasPerplexity(const Module& source, const Feed& feed) {
   const auto& ops = source.func(kEval)->body.ops;
-  return feed.unit() == "tok" && std::any_of(ops.begin(), ops.end(), [](const auto& op) {
-           return op->code == Opcode::cross_entropy;
-         });
+  return feed.unit() == "tok" &&
+         std::ranges::any_of(ops, [](const auto& op) { return op->code == Opcode::cross_entropy; });
 }
 
 /// Restores the states and the step of a checkpoint, so that they are as in the evaluation during training. States that
@@ -82,7 +81,8 @@ Result<bool> evaluates(const TrainFlags& started) {
 /// Removes everything except @eval from a module that is compiled for a certain number of ranks.
 void leaveRanksOut(Module& module) {
   const std::vector<Item*> states = module.all(ItemKind::state);
-  if (std::none_of(states.begin(), states.end(), [](const Item* state) { return wholeOf(*state); })) return;
+  if (std::ranges::none_of(states, [](const Item* state) { return wholeOf(*state).has_value(); }))
+    return;
   keepFunctions(module, [](const Item& func) { return func.name == kEval; });
 }
 

@@ -198,7 +198,7 @@ Result<void> checkCaptures(const Item& func, const ExecFlags& flags) {
     if (known.empty())
       return fail("--capture={}: @{} has no captures: mark the values to read with tg.capture", name,
                   func.name);
-    if (name != "*" && std::find(known.begin(), known.end(), name) == known.end())
+    if (name != "*" && std::ranges::find(known, name) == known.end())
       return fail("--capture names '{}', which is not a capture of @{}; it has {}", name, func.name,
                   listText(known, [](const std::string& each) { return each; }));
   }
@@ -263,8 +263,8 @@ struct Exec : Verb {
     TG_TRY(const CallOutputs outputs, withCode(open.session->device() ? exitDevice : exitInput,
                                                open.session->run(name, inputs, flags.captures)));
     // If a result is written as a file to standard output, print the others on standard error.
-    const bool filed = std::any_of(flags.outputs.begin(), flags.outputs.end(),
-                                   [](const std::string& output) { return outputOf(output).second == "-"; });
+    const bool filed = std::ranges::any_of(
+        flags.outputs, [](const std::string& output) { return outputOf(output).second == "-"; });
     std::FILE* lines = filed ? stderr : stdout;
     for (const auto& [result, value] : outputs.results) {
       bool written = false;

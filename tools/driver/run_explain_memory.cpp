@@ -162,7 +162,7 @@ struct ExplainMemory : Verb {
     auto add = [&](int64_t parts, const PlanCost& cost) {
       const BudgetPoint point{parts, cost.bytes, cost.work / all.work};
       auto covers = [&](const BudgetPoint& other) { return other.covers(point); };
-      if (std::any_of(points.begin(), points.end(), covers)) return;
+      if (std::ranges::any_of(points, covers)) return;
       // Keep the plan without a budget, since the others are compared with it.
       std::erase_if(points,
                     [&](const BudgetPoint& other) { return other.bytes < all.bytes && point.covers(other); });
@@ -179,8 +179,8 @@ struct ExplainMemory : Verb {
       for (const int64_t parts : plans.divisors())
         for (const char* budget : {"", "least"})
           if (auto cost = plans.plan(parts, budget)) add(parts, *cost);
-    std::stable_sort(points.begin(), points.end(),
-                     [](const BudgetPoint& a, const BudgetPoint& b) { return a.bytes > b.bytes; });
+    std::ranges::stable_sort(points,
+                             [](const BudgetPoint& a, const BudgetPoint& b) { return a.bytes > b.bytes; });
     return points;
   }
 
@@ -203,8 +203,8 @@ struct ExplainMemory : Verb {
     std::vector<MemoryValue> fixed;
     for (const MemoryValue& value : memory->values)
       if (value.room != "arena") fixed.push_back(value);
-    std::stable_sort(fixed.begin(), fixed.end(),
-                     [](const MemoryValue& a, const MemoryValue& b) { return a.bytes > b.bytes; });
+    std::ranges::stable_sort(fixed,
+                             [](const MemoryValue& a, const MemoryValue& b) { return a.bytes > b.bytes; });
     fmt::print("\nalways there:\n");
     printRows(*memory, fixed, top);
     printTimeline(*memory);

@@ -117,9 +117,7 @@ struct Plot : Verb {
     for (const std::string& path : runs) {
       TG_TRY(const std::vector<std::string> found, findRuns(path));
       for (const std::string& dir : found) {
-        if (std::any_of(dirs.begin(), dirs.end(),
-                        [&](const std::string& known) { return isSame(known, dir); }))
-          continue;
+        if (std::ranges::any_of(dirs, [&](const std::string& known) { return isSame(known, dir); })) continue;
         TG_TRY(RunSummary summary, summarizeRun(dir));
         // Skip a run that has only just begun, if there are others in the folder.
         if (summary.step == 0 && found.size() > 1) continue;

@@ -253,9 +253,8 @@ struct ProfileVerb : Verb {
     printCeilings(ceilings);
     const std::vector<ProfiledKernel> kernels = byKernel(profile);
     printTable(kernels, ceilings);
-    const bool tells = std::any_of(kernels.begin(), kernels.end(), [](const ProfiledKernel& kernel) {
-      return !kernel.statistics.told.empty();
-    });
+    const bool tells = std::ranges::any_of(
+        kernels, [](const ProfiledKernel& kernel) { return !kernel.statistics.told.empty(); });
     if (model.statistics && !tells) fmt::print("{}\n", kNoStatistics);
     printTotals(profile);
   }

@@ -401,8 +401,7 @@ Result<std::string> forRanks(const ModelFlags& flags, const std::string& pipelin
   if (!flags.ranks || pipeline.empty()) return pipeline;
   TG_TRY(PassManager passes, PassManager::parse(pipeline));
   auto names = [](const AttrList& options, std::string_view name) {
-    return std::any_of(options.begin(), options.end(),
-                       [&](const NamedAttr& each) { return each.name == name; });
+    return std::ranges::any_of(options, [&](const NamedAttr& each) { return each.name == name; });
   };
   bool parts = false;
   for (PipelineStep& step : passes.steps()) {

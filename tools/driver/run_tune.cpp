@@ -68,9 +68,8 @@ void printRow(const TunedRegion& region) {
 
 /// Whether the driver has given statistics on any kernel.
 bool tellsAny(const std::vector<TunedRegion>& regions) {
-  return std::any_of(regions.begin(), regions.end(), [](const TunedRegion& region) {
-    return !region.schedules.front().statistics.told.empty();
-  });
+  return std::ranges::any_of(
+      regions, [](const TunedRegion& region) { return !region.schedules.front().statistics.told.empty(); });
 }
 
 /// Whether any product reads f32 operands and multiplies them in f32.

@@ -138,7 +138,7 @@ static std::string givenTwice(const CLI::App& app, const Arguments& args) {
     if (option->get_lnames().empty() || option->get_items_expected_max() != 1) continue;
     const std::string flag = "--" + option->get_lnames().front();
     const std::string letter = option->get_snames().empty() ? flag : "-" + option->get_snames().front();
-    const auto count = std::count_if(args.begin(), args.end(), [&](const std::string& word) {
+    const auto count = std::ranges::count_if(args, [&](const std::string& word) {
       return word == flag || word.starts_with(flag + "=") || (letter != flag && word.starts_with(letter));
     });
     if (count > 1) return flag;
@@ -160,7 +160,7 @@ static std::string withoutValue(const CLI::App& app, const Arguments& args) {
 
 static void parseWords(CLI::App& app, const Arguments& args) {
   Arguments reversed = withoutShortEquals(args);
-  std::reverse(reversed.begin(), reversed.end());  // CLI11 reads a vector from its end
+  std::ranges::reverse(reversed);  // CLI11 reads a vector from its end
   app.parse(std::move(reversed));
 }
 

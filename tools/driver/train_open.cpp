@@ -234,7 +234,7 @@ Result<void> ensureEval(Module& module, std::vector<std::string>& notes) {
     const Attr* host = find(arg->attrs, "host");
     return host && host->text == "rng";
   };
-  bool draws = std::any_of(train.body.args.begin(), train.body.args.end(), random);
+  bool draws = std::ranges::any_of(train.body.args, random);
   if (module.stage != Stage::tensor || draws || hasUpdate(module, kTrain))
     return fail("there is data for evaluation, but no function @eval, and @train {}: write @eval",
                 draws ? "draws random numbers" : "learns already");

@@ -122,8 +122,7 @@ Result<void> passesFor(const RankShare& share, const std::string& run, const Mod
   TG_TRY(PassManager passes, PassManager::parse(summed));
   std::vector<PipelineStep>& steps = passes.steps();
   auto named = [&](std::string_view name) {
-    return std::find_if(steps.begin(), steps.end(),
-                        [&](const auto& step) { return step.pass->name == name; });
+    return std::ranges::find_if(steps, [&](const auto& step) { return step.pass->name == name; });
   };
   // A run on one rank may have been started without it.
   if (auto step = named("data-parallel"); step != steps.end())

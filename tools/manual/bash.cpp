@@ -14,7 +14,7 @@ namespace {
 
 /// A name such as `tg-spirv-emit` as part of a function's name.
 std::string idOf(std::string text) {
-  std::replace(text.begin(), text.end(), '-', '_');
+  std::ranges::replace(text, '-', '_');
   return text;
 }
 

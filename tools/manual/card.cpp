@@ -63,7 +63,7 @@ Words wordsOf(const OptionCard& card) {
   if (card.value.empty()) return Words::none;
   if (!card.choices.empty()) return Words::choices;
   auto is = [&](std::initializer_list<std::string_view> values) {
-    return std::find(values.begin(), values.end(), card.value) != values.end();
+    return std::ranges::find(values, card.value) != values.end();
   };
   if (is({"FILE", "PATH", "RUN", "PATH...", "RUN..."})) return Words::files;
   if (is({"DIR"})) return Words::folders;
@@ -139,7 +139,7 @@ std::string ToolCard::synopsis() const {
 std::vector<std::string> ToolCard::groups() const {
   std::vector<std::string> out;
   for (const OptionCard& option : options)
-    if (std::find(out.begin(), out.end(), option.group) == out.end()) out.push_back(option.group);
+    if (std::ranges::find(out, option.group) == out.end()) out.push_back(option.group);
   return out;
 }
 

@@ -141,7 +141,7 @@ std::string manOfRun(const std::vector<ToolCard>& verbs) {
     out += fmt::format(".TP\n{}\n{}\n", reference(verb.page), roff(verb.summary));
     pages.push_back(verb.page);
   }
-  std::sort(pages.begin(), pages.end());
+  std::ranges::sort(pages);
   return out + exitStatus(exitCodes().size()) + environmentList() + seeAlso(pages);
 }
 
@@ -162,7 +162,7 @@ std::string manOfPassTool(const ToolCard& tool) {
   for (const ToolCard& other : passTools())
     if (other.page != tool.page) pages.push_back(other.page);
   pages.emplace_back("tg-run");
-  std::sort(pages.begin(), pages.end());
+  std::ranges::sort(pages);
   if (tool.page == "tg-opt") out += passOptions();
   return out + exitStatus(3) + seeAlso(pages);
 }

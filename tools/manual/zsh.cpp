@@ -31,7 +31,7 @@ std::string plain(std::string_view text) {
 /// The name of a function, such as `_tg_opt_append_adam`.
 std::string functionName(const std::string& tool, const std::string& what) {
   std::string out = "_" + tool + "_" + what;
-  std::replace(out.begin(), out.end(), '-', '_');
+  std::ranges::replace(out, '-', '_');
   return out;
 }
 
