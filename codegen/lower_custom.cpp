@@ -22,7 +22,7 @@ static Result<void> checkAmountsOf(const Op& custom, const LoweredKernel& lowere
   const Item& kernel = *lowered.kernel;
   auto taken = checkAmounts(lowered, custom.loc, fmt::format("the kernel @{}", kernel.name), target);
   if (taken) return {};
-  Error error = taken.takeError().note(kernel.loc, fmt::format("@{} is here", kernel.name));
+  Error error = taken.takeError().note(kernel.loc, "@{} is here", kernel.name);
   if (gives(target, LimitId::sharedBytes, sharedBytes(kernel))) return error;
   return std::move(error).note(
       kernel.loc, isGradient(kernel) ? "fix: use smaller tiles in the kernel of which it is the gradient, or "

@@ -65,7 +65,7 @@ class DimsVerifier {
       const FirstUse& other = first->second;
       errors_.append(failAt(holder.loc, "the {} of {} is {}, that of {} is {}", names[axis], holder.name,
                             extent, other.holder, other.extent)
-                         .note(other.loc, fmt::format("{} is here", other.holder)));
+                         .note(other.loc, "{} is here", other.holder));
     }
   }
 

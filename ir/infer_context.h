@@ -37,7 +37,7 @@ struct Context {
   Error errorAt(int operand, int constraint, fmt::format_string<Args...> format, Args&&... args) const {
     Error out = error(constraint, format, std::forward<Args>(args)...);
     if (const Value* value = op.operands[operand].value)
-      out.addNote(value->loc, fmt::format("%{} is defined here", value->name));
+      out.addNote(value->loc, "%{} is defined here", value->name);
     return out;
   }
   std::string_view label() const { return op.info().name; }

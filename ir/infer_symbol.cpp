@@ -45,8 +45,7 @@ static Result<Types> storageWrite(const Context& c, bool update) {
     type = Type::tensor(type.dtype, {type.elements() / ranks});
   }
   if (!(type == value))
-    return std::move(c.error(2, "@{} is {}, the value is {}", update ? rowsKey(c.op) : symbol, type.str(),
-                             value.str()))
+    return c.error(2, "@{} is {}, the value is {}", update ? rowsKey(c.op) : symbol, type.str(), value.str())
         .note(item->loc, "declared here");
   return Types{};
 }

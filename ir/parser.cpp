@@ -14,8 +14,7 @@ namespace tg {
 Result<void> Parser::define(Value* value, const Loc& loc) {
   auto [it, fresh] = scope_.emplace(value->name, value);
   if (!fresh)
-    return std::move(failAt(loc, "redefinition of %{}", value->name))
-        .note(it->second->loc, "first defined here");
+    return failAt(loc, "redefinition of %{}", value->name).note(it->second->loc, "first defined here");
   defined_.push_back(value->name);
   return {};
 }
@@ -192,7 +191,7 @@ Result<void> Parser::item() {
   TG_TRY(std::string itemName, expectSymbol("the item's name"));
   const bool storage = isStorage(*kind);  // which share their names
   if (const Item* other = storage ? module_->storage(itemName) : module_->find(*kind, itemName))
-    return std::move(failAt(nameLoc, "redefinition of @{}", itemName)).note(other->loc, "first defined here");
+    return failAt(nameLoc, "redefinition of @{}", itemName).note(other->loc, "first defined here");
   Item* item = module_->add(*kind, std::move(itemName));
   item->loc = loc;
   switch (*kind) {

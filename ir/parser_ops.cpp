@@ -313,8 +313,8 @@ Result<void> Parser::types(Op& op, std::string_view name) {
                     countText(parsed.size(), "type"));
     for (size_t i = 0; i < parsed.size(); ++i)
       if (op.operands[i].value && !(op.operands[i].value->type == parsed[i]))
-        return std::move(failAt(op.loc, "{}: %{} has type {}, not {}", name, op.operands[i].value->name,
-                                op.operands[i].value->type.str(), parsed[i].str()))
+        return failAt(op.loc, "{}: %{} has type {}, not {}", name, op.operands[i].value->name,
+                      op.operands[i].value->type.str(), parsed[i].str())
             .note(op.operands[i].value->loc, "defined here");
     return {};
   }

@@ -47,7 +47,7 @@ Result<void> Parser::constantStatement() {
   TG_TRY(std::string name, expectWord("a constant's name"));
   if (name.find('.') != std::string::npos) return failAt(loc, "'{}' is not a valid name of a constant", name);
   if (const NamedConstant* known = constant(name))
-    return std::move(failAt(loc, "redefinition of {}", name)).note(known->loc, "first defined here");
+    return failAt(loc, "redefinition of {}", name).note(known->loc, "first defined here");
   if (item_ && namesValue(name)) return failAt(loc, "'{}' is the extent of an axis", name);
   TG_CHECK(expect("="));
   const Loc at = here();

@@ -39,6 +39,16 @@ class Error {
     addNote(std::move(loc), std::move(text));
     return std::move(*this);
   }
+  template <class First, class... Rest>
+  void addNote(Loc loc, fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) {
+    addNote(std::move(loc), fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
+  template <class First, class... Rest>
+  [[nodiscard]] Error note(Loc loc, fmt::format_string<First, Rest...> format, First&& first,
+                           Rest&&... rest) && {
+    addNote(std::move(loc), format, std::forward<First>(first), std::forward<Rest>(rest)...);
+    return std::move(*this);
+  }
   /// The exit code of a program that ends because of it. 1 unless set.
   int exitCode() const { return exitCode_; }
   [[nodiscard]] Error exiting(int code) && {

@@ -122,4 +122,14 @@ std::optional<std::string> base64Decode(std::string_view text) {
   return out;
 }
 
+std::vector<std::string> splitText(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
 }  // namespace tg

@@ -61,4 +61,7 @@ std::string base64Encode(std::string_view bytes);
 /// Nothing if the text is not valid base64.
 std::optional<std::string> base64Decode(std::string_view text);
 
+/// The parts of a text between separators: one more than it has separators.
+std::vector<std::string> splitText(std::string_view text, char separator);
+
 }  // namespace tg

@@ -172,9 +172,9 @@ bool Verifier::operands(const Op& op) {
       return false;
     }
     if (!admits(row.type, operand.value->type.dtype)) {
-      report(std::move(failAt(op.loc, "{} [op.operand]: operand '{}' is {}, not {}", op.info().name, row.name,
-                              operand.value->type.str(), describe(row.type, kernel)))
-                 .note(operand.value->loc, fmt::format("%{} is defined here", operand.value->name)));
+      report(failAt(op.loc, "{} [op.operand]: operand '{}' is {}, not {}", op.info().name, row.name,
+                    operand.value->type.str(), describe(row.type, kernel))
+                 .note(operand.value->loc, "%{} is defined here", operand.value->name));
       return false;
     }
     if (!kernel && !operand.value->type.isTensor()) {

@@ -38,7 +38,7 @@ class PlanVerifier {
   template <class... Args>
   void reportWith(const Value& value, const Loc& loc, fmt::format_string<Args...> format, Args&&... args) {
     report(loc, format, std::forward<Args>(args)...);
-    errors_.addNote(value.loc, fmt::format("%{} is defined here", value.name));
+    errors_.addNote(value.loc, "%{} is defined here", value.name);
   }
   std::string label(const Op& op, std::string_view name) const {
     return fmt::format("{} [plan.{}]", op.info().name, name);

@@ -31,7 +31,7 @@ Result<std::vector<Value*>> GradEngine::gradients(Value* loss, const std::vector
     accumulate(loss, seed);
     if (auto walked = backward(forward_); !walked) {
       while (ops.size() > forward_.size()) ops.erase(ops.back());
-      return walked.takeError().note(loss->loc, fmt::format("on the way from the loss %{}", loss->name));
+      return walked.takeError().note(loss->loc, "on the way from the loss %{}", loss->name);
     }
   }
   if (onRemark_) remarkCuts(loss, wrt);

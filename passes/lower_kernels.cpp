@@ -318,7 +318,7 @@ Result<void> FunctionLowering::checkRanges(const Op& fused, const KnownKernel& k
         param.isResult ? fused.result(slots[param.index].first) : bindingSources(fused, param.index)[0];
     return overBinding(fused.loc, fmt::format("the kernel of %{}: %{}", fused.result()->name, value->name),
                        accesses[index].range.bytes, limitOf(target_, LimitId::storageRange), target_)
-        .note(value->loc, fmt::format("%{} is defined here", value->name));
+        .note(value->loc, "%{} is defined here", value->name);
   }
   return {};
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "ir/text.h"
 #include "passes/pass_options.h"
 
 namespace tg {
@@ -16,13 +17,10 @@ namespace tg {
 
 /// Fills in an alias from its passes, whose names are in `list`: parts, stages and options.
 static void join(PassInfo& alias, std::string_view list, const std::deque<PassInfo>& all) {
-  for (size_t begin = 0; begin <= list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    const auto part = std::ranges::find_if(
-        all, [&](const PassInfo& pass) { return pass.name == list.substr(begin, end - begin); });
+  for (const std::string& name : splitText(list, ',')) {
+    const auto part = std::ranges::find(all, name, &PassInfo::name);
     assert(part != all.end() && "an alias names no row of passes.def");
     alias.parts.push_back(&*part);
-    begin = end + 1;
   }
   alias.from = alias.parts.front()->from;
   alias.to = alias.parts.back()->to;

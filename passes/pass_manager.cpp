@@ -89,7 +89,7 @@ static Error wrongStage(const PassInfo& pass, const Module& module) {
       failAt(module.loc, "{} needs {}, but the module is stage({})", pass.name, wanted, name(module.stage));
   std::string missing = howToReach(module.stage, pass.from);
   if (missing.empty()) return error;
-  return std::move(error).note(nullptr, fmt::format("run first: {}", missing));
+  return std::move(error).note(nullptr, "run first: {}", missing);
 }
 
 /// Whether all errors are about the extents of a call: an index beyond them may show only after folding a kernel.

@@ -361,8 +361,8 @@ Error withLargest(Error error, const Item& func, const FunctionPlan& plan) {
   std::ranges::stable_sort(live, std::greater(), &plan::LiveUnit::bytes);
   live.resize(std::min(live.size(), kLargestNamed));
   for (const auto& [unit, bytes] : live)
-    error.addNote(unit->members[0]->loc, fmt::format("live at the peak of @{}: {}, {}", func.name,
-                                                     plan::describe(*unit), sizeText(bytes)));
+    error.addNote(unit->members[0]->loc, "live at the peak of @{}: {}, {}", func.name, plan::describe(*unit),
+                  sizeText(bytes));
   return error;
 }
 
@@ -398,12 +398,11 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
       failAt(worst->func->loc,
              "@{} takes {} bytes ({}), the least there is with what may run again; the budget is {} ({})",
              worst->func->name, needed, sizeText(needed), layout.budget, sizeText(layout.budget))
-          .note(
-              layout.module.loc,
-              fmt::format("of these {} are parameters, states, inputs and results; {} is the least budget: "
-                          "--memory={} of tg-run, plan{{budget={}}}; a smaller context or batch takes less, "
-                          "and a batch in parts: --micro-batch=N of tg-run train",
-                          sizeText(fixed), needed, needed, needed)),
+          .note(layout.module.loc,
+                "of these {} are parameters, states, inputs and results; {} is the least budget: "
+                "--memory={} of tg-run, plan{{budget={}}}; a smaller context or batch takes less, "
+                "and a batch in parts: --micro-batch=N of tg-run train",
+                sizeText(fixed), needed, needed, needed),
       *worst->func, *worst->plan);
 }
 

@@ -36,10 +36,10 @@ std::set<std::string> kernelsOf(const std::vector<const Item*>& funcs) {
 Error withMemory(Error error, const Module& module, int64_t freeBytes) {
   const MemoryReport memory = planReport(module).memory;
   error.addNote(nullptr,
-                fmt::format("the module takes {}: {} of parameters and states, {} of inputs and results, {} "
-                            "of values of one call; {} were free",
-                            sizeText(memory.totalBytes()), sizeText(memory.persistentBytes),
-                            sizeText(memory.ioBytes), sizeText(memory.arenaBytes), sizeText(freeBytes)));
+                "the module takes {}: {} of parameters and states, {} of inputs and results, {} "
+                "of values of one call; {} were free",
+                sizeText(memory.totalBytes()), sizeText(memory.persistentBytes), sizeText(memory.ioBytes),
+                sizeText(memory.arenaBytes), sizeText(freeBytes));
   std::vector<MemoryValue> values = memory.values;
   std::ranges::stable_sort(values,
                            [](const MemoryValue& a, const MemoryValue& b) { return a.bytes > b.bytes; });
@@ -49,9 +49,8 @@ Error withMemory(Error error, const Module& module, int64_t freeBytes) {
   for (const MemoryValue& value : values)
     if (count[value.name + value.type]++ == 0 && named.size() < 3) named.push_back(&value);
   for (const MemoryValue* value : named)
-    error.addNote(nullptr, fmt::format("among the largest of @{}: {} : {}, {} each, {} of them",
-                                       memory.function, value->name, value->type, sizeText(value->bytes),
-                                       count[value->name + value->type]));
+    error.addNote(nullptr, "among the largest of @{}: {} : {}, {} each, {} of them", memory.function,
+                  value->name, value->type, sizeText(value->bytes), count[value->name + value->type]);
   error.addNote(nullptr,
                 "--memory=BYTES (SessionOptions::memory) plans for less, and auto for what is free: kernels "
                 "run again where values would take more");

@@ -336,10 +336,9 @@ void addDivergence(Error& error, const Op& divergent, const Uniformity& uniformi
     if (const Operand* operand = divergent.keyword(bound); operand && !value)
       value = divergentIn(*operand, uniformity);
   if (!value) return;
-  error.addNote(divergent.loc, fmt::format("{} by %{}, which may differ between invocations",
-                                           divergent.code == Opcode::k_for ? "this loop is bounded"
-                                                                           : "this branch is decided",
-                                           value->name));
+  error.addNote(divergent.loc, "{} by %{}, which may differ between invocations",
+                divergent.code == Opcode::k_for ? "this loop is bounded" : "this branch is decided",
+                value->name);
   for (const Value* source = value; source;) {
     value = source;
     source = nullptr;
@@ -347,7 +346,7 @@ void addDivergence(Error& error, const Op& divergent, const Uniformity& uniformi
     for (const Operand& operand : value->def->operands)
       if (!source) source = divergentIn(operand, uniformity);
   }
-  if (value->loc) error.addNote(value->loc, fmt::format("%{} differs from here on", value->name));
+  if (value->loc) error.addNote(value->loc, "%{} differs from here on", value->name);
 }
 
 /// Barriers and workgroup reductions must be in uniform control flow. `divergent` is the enclosing branch or loop

@@ -137,7 +137,7 @@ Scope::~Scope() { openScopes.pop_back(); }
 
 Tensor Recorder::reject(Error error) {
   for (auto scope = openScopes.rbegin(); scope != openScopes.rend(); ++scope)
-    error.addNote(locOf(scope->site), fmt::format("in {}", scope->name));
+    error.addNote(locOf(scope->site), "in {}", scope->name);
   errors_.append(error);
   Tensor tensor;
   tensor.function_ = number_;

@@ -62,12 +62,8 @@ static void computeInF32(Module& module, Item& func, const Target& target) {
 
 }  // namespace tg::fuse
 
-namespace tg {
-
-Result<void> run_compute_in_f32(Module& module, const NoOptions&, const PassContext&) {
+tg::Result<void> tg::run_compute_in_f32(Module& module, const NoOptions&, const PassContext&) {
   TG_TRY(const Target target, targetOf(module.attrs));
   for (Item* func : module.all(ItemKind::func)) fuse::computeInF32(module, *func, target);
   return {};
 }
-
-}  // namespace tg

@@ -325,12 +325,9 @@ class SumRewriter {
 }  // namespace
 }  // namespace tg::fuse
 
-namespace tg {
-
-Result<void> run_exact_sums(Module& module, const ExactSumsOptions& options, const PassContext& context) {
+tg::Result<void> tg::run_exact_sums(Module& module, const ExactSumsOptions& options,
+                                    const PassContext& context) {
   TG_TRY(const Target target, fuse::targetOn(module, "exact-sums"));
   if (options.deterministic) fuse::SumRewriter(module, target, context).run();
   return {};
 }
-
-}  // namespace tg

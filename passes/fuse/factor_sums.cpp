@@ -258,12 +258,8 @@ void Factorer::run() {
 }  // namespace
 }  // namespace tg::fuse
 
-namespace tg {
-
-Result<void> run_factor_sums(Module& module, const NoOptions&, const PassContext&) {
+tg::Result<void> tg::run_factor_sums(Module& module, const NoOptions&, const PassContext&) {
   for (Item* func : module.all(ItemKind::func))
     if (!hasGrad(*func)) fuse::Factorer(*func).run();
   return {};
 }
-
-}  // namespace tg

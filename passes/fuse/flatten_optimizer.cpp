@@ -451,10 +451,8 @@ void Flattener::rebuild() {
 }  // namespace
 }  // namespace tg::fuse
 
-namespace tg {
-
-Result<void> run_flatten_optimizer(Module& module, const FlattenOptimizerOptions& options,
-                                   const PassContext&) {
+tg::Result<void> tg::run_flatten_optimizer(Module& module, const FlattenOptimizerOptions& options,
+                                           const PassContext&) {
   TG_TRY(const Target target, fuse::targetOn(module, "flatten-optimizer"));
   const auto bytes = parseBytes(options.group);
   if (!bytes) return failAt(module.loc, "flatten-optimizer: group: " + bytes.error().message());
@@ -464,5 +462,3 @@ Result<void> run_flatten_optimizer(Module& module, const FlattenOptimizerOptions
   for (Item* func : module.all(ItemKind::func)) fuse::flattenCopies(module, *func, target);
   return {};
 }
-
-}  // namespace tg

@@ -422,13 +422,9 @@ void AttentionFormer::rewrite(const Found& found) {
 }  // namespace
 }  // namespace tg::fuse
 
-namespace tg {
-
-Result<void> run_form_attention(Module& module, const NoOptions&, const PassContext&) {
+tg::Result<void> tg::run_form_attention(Module& module, const NoOptions&, const PassContext&) {
   return fuse::rewriteFunctions(module, fuse::targetOn(module, "form-attention"),
                                 [](Item& func, const Target& target) {
                                   if (!hasGrad(func)) fuse::AttentionFormer(func, target).run();
                                 });
 }
-
-}  // namespace tg

@@ -285,13 +285,9 @@ void SumJoiner::run() {
 }  // namespace
 }  // namespace tg::fuse
 
-namespace tg {
-
-Result<void> run_join_sums(Module& module, const NoOptions&, const PassContext&) {
+tg::Result<void> tg::run_join_sums(Module& module, const NoOptions&, const PassContext&) {
   return fuse::rewriteFunctions(module, fuse::targetOn(module, "join-sums"),
                                 [](Item& func, const Target& target) {
                                   if (!hasGrad(func)) fuse::SumJoiner(func, target).run();
                                 });
 }
-
-}  // namespace tg

@@ -552,10 +552,8 @@ void Merger::run() {
 }  // namespace
 }  // namespace tg::fuse
 
-namespace tg {
-
-Result<void> run_merge_kernels(Module& module, const MergeKernelsOptions& options,
-                               const PassContext& context) {
+tg::Result<void> tg::run_merge_kernels(Module& module, const MergeKernelsOptions& options,
+                                       const PassContext& context) {
   TG_TRY(int64_t room, budgetOf(module, options.budget));
   for (const auto& item : module.items)
     if (isStorage(item->kind)) room -= item->type.bytes();
@@ -563,5 +561,3 @@ Result<void> run_merge_kernels(Module& module, const MergeKernelsOptions& option
     fuse::Merger(module, func, target, room, options.report ? &context : nullptr).run();
   });
 }
-
-}  // namespace tg

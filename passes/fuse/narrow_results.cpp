@@ -346,12 +346,8 @@ bool Narrower::improve(Op& fused) {
 }  // namespace
 }  // namespace tg::fuse
 
-namespace tg {
-
-Result<void> run_narrow_results(Module& module, const NoOptions&, const PassContext&) {
+tg::Result<void> tg::run_narrow_results(Module& module, const NoOptions&, const PassContext&) {
   return fuse::rewriteFunctions(module, targetOf(module.attrs), [&](Item& func, const Target& target) {
     fuse::Narrower(func, target).run();
   });
 }
-
-}  // namespace tg

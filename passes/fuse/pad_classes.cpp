@@ -266,13 +266,9 @@ void ClassPadder::run() {
 }  // namespace
 }  // namespace tg::fuse
 
-namespace tg {
-
-Result<void> run_pad_classes(Module& module, const NoOptions&, const PassContext&) {
+tg::Result<void> tg::run_pad_classes(Module& module, const NoOptions&, const PassContext&) {
   return fuse::rewriteFunctions(module, fuse::targetOn(module, "pad-classes"),
                                 [](Item& func, const Target& target) {
                                   if (!hasGrad(func)) fuse::ClassPadder(func, target).run();
                                 });
 }
-
-}  // namespace tg

@@ -362,10 +362,8 @@ void Rematerializer::run(const PassContext* report) {
 }  // namespace
 }  // namespace tg::fuse
 
-namespace tg {
-
-Result<void> run_rematerialize(Module& module, const RematerializeOptions& options,
-                               const PassContext& context) {
+tg::Result<void> tg::run_rematerialize(Module& module, const RematerializeOptions& options,
+                                       const PassContext& context) {
   if (options.recompute < 0)
     return failAt(module.loc, "rematerialize [rematerialize.c1]: recompute={} is not 0 or more",
                   options.recompute);
@@ -374,5 +372,3 @@ Result<void> run_rematerialize(Module& module, const RematerializeOptions& optio
     fuse::Rematerializer(module, func, target, options.recompute).run(options.report ? &context : nullptr);
   });
 }
-
-}  // namespace tg

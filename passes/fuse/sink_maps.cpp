@@ -127,11 +127,7 @@ void Sinker::run() {
 }  // namespace
 }  // namespace tg::fuse
 
-namespace tg {
-
-Result<void> run_sink_maps(Module& module, const NoOptions&, const PassContext&) {
+tg::Result<void> tg::run_sink_maps(Module& module, const NoOptions&, const PassContext&) {
   return fuse::rewriteFunctions(module, targetOf(module.attrs),
                                 [&](Item& func, const Target& target) { fuse::Sinker(func, target).run(); });
 }
-
-}  // namespace tg

@@ -494,14 +494,11 @@ class Splitter {
 }  // namespace
 }  // namespace tg::fuse
 
-namespace tg {
-
-Result<void> run_split_reductions(Module& module, const SplitReductionsOptions& options, const PassContext&) {
+tg::Result<void> tg::run_split_reductions(Module& module, const SplitReductionsOptions& options,
+                                          const PassContext&) {
   TG_TRY(const int64_t budget, budgetOf(module, options.budget));
   fuse::WinogradContext winograd{options.winograd ? budget / fuse::kWinogradShare : 0, {}};
   return fuse::rewriteFunctions(
       module, fuse::targetOn(module, "split-reductions"),
       [&](Item& func, const Target& target) { fuse::Splitter(module, func, target, winograd).run(); });
 }
-
-}  // namespace tg

@@ -343,9 +343,8 @@ bool RowSplitter::byRowsOrTerms(const Op& op) {
 
 }  // namespace tg::fuse
 
-namespace tg {
-
-Result<void> run_split_rows(Module& module, const SplitRowsOptions& options, const PassContext& context) {
+tg::Result<void> tg::run_split_rows(Module& module, const SplitRowsOptions& options,
+                                    const PassContext& context) {
   const bool aimed = find(module.attrs, "target") != nullptr;
   if (options.limit.empty() && !aimed)
     return failAt(module.loc,
@@ -366,5 +365,3 @@ Result<void> run_split_rows(Module& module, const SplitRowsOptions& options, con
     fuse::RowSplitter(module, *func, limit, binding, context).run();
   return {};
 }
-
-}  // namespace tg

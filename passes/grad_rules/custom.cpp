@@ -108,8 +108,7 @@ Result<Grads> CustomGradient::call(const Item& vjp) {
   OperandList operands{Operand::symbol(vjp.name)};
   operands.insert(operands.end(), inputs_.begin(), inputs_.end());
   Result<Op*> made = c_.builder.tryCreate(Opcode::custom, std::move(operands), {}, results_);
-  if (!made)
-    return made.takeError().note(vjp.loc, fmt::format("@{} is the gradient of @{}", vjp.name, kernel_.name));
+  if (!made) return made.takeError().note(vjp.loc, "@{} is the gradient of @{}", vjp.name, kernel_.name);
   const Op* op = *made;
   Grads grads(c_.op.operands.size());
   for (size_t i = 0; i < results_.size(); ++i) {

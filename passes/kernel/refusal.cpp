@@ -37,8 +37,7 @@ const std::vector<KernelVjpRefusal>& kernelVjpRefusals() {
 
 static Error refused(const Loc& loc, std::string_view op, Refusal which) {
   const KernelVjpRefusal& row = kernelVjpRefusals()[static_cast<size_t>(which)];
-  return failAt(loc, "{} [kernel-vjp.{}]: {}", op, row.label, row.why)
-      .note(loc, fmt::format("fix: {}", row.fix));
+  return failAt(loc, "{} [kernel-vjp.{}]: {}", op, row.label, row.why).note(loc, "fix: {}", row.fix);
 }
 
 /// An op of the VJP is reported as the kernel's op that it derives from.

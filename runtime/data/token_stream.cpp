@@ -111,15 +111,12 @@ Result<TokenStream> TokenStream::ofText(const std::string& path, const std::opti
 
 Result<TokenStream> TokenStream::ofTokenFiles(std::string_view paths) {
   TokenStream stream;
-  for (size_t from = 0; from <= paths.size();) {
-    const size_t comma = std::min(paths.find(',', from), paths.size());
-    for (const std::string& path : expand(std::string(paths.substr(from, comma - from)))) {
+  for (const std::string& pattern : splitText(paths, ','))
+    for (const std::string& path : expand(pattern)) {
       TG_TRY(auto file, DataFile::open(path));
       TG_TRY(const int64_t count, tokensIn(*file));
       stream.append({path, std::move(file), kTokenHeader}, count);
     }
-    from = comma + 1;
-  }
   return stream;
 }
 
@@ -153,8 +150,8 @@ Result<void> TokenStream::readPart(const Part& part, int64_t at, std::span<int32
 }
 
 Result<void> TokenStream::read(int64_t first, std::span<int32_t> to) const {
-  auto part = std::ranges::upper_bound(parts_, first, {},
-                                       [](const Part& each) { return each.first + each.count; });
+  auto part =
+      std::ranges::upper_bound(parts_, first, {}, [](const Part& each) { return each.first + each.count; });
   for (; !to.empty(); ++part) {
     const int64_t at = first - part->first;
     const auto count = std::min(to.size(), static_cast<size_t>(part->count - at));

@@ -81,7 +81,7 @@ Result<std::vector<NdArray>> evalCustom(const Op& op, std::span<const NdArray* c
   TG_TRY(KernelCounters counted, runKernel(*kernel, buffers, grid, options));
   if (!counted.findings.empty())
     return failAt(op.loc, "tg.custom: @{}: {}", source->name, firstOf(counted.findings))
-        .note(source->loc, fmt::format("@{} is here", source->name));
+        .note(source->loc, "@{} is here", source->name);
   std::vector<NdArray> results;
   for (size_t index = 0; index < params.size(); ++index)
     if (params[index].result >= 0)

@@ -20,6 +20,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/json_text.h"
+#include "ir/text.h"
 #include "runtime/data/file_io.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/tensorboard.h"
@@ -296,10 +297,7 @@ Result<void> MetricsWriter::Impl::flushCsv() {
 
 Result<std::vector<MetricsFormat>> parseMetricsFormats(const std::string& text) {
   std::vector<MetricsFormat> formats;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
-    begin = end + 1;
+  for (const std::string& word : splitText(text, ',')) {
     MetricsFormat format;
     if (word == "jsonl")
       format = MetricsFormat::jsonl;

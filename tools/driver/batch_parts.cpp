@@ -133,9 +133,10 @@ Error PlansInParts::noneFits(Error why) {
     why.addNote(nullptr,
                 "its batch in parts would take no less: their gradients are summed in memory of their own");
   if (least && of != 1)
-    why.addNote(nullptr, fmt::format("its batch of {0} rows in {0} parts takes {1} bytes ({2}), the least: "
-                                     "--memory={1} chooses that",
-                                     rows(), least->bytes, sizeText(least->bytes)));
+    why.addNote(nullptr,
+                "its batch of {0} rows in {0} parts takes {1} bytes ({2}), the least: "
+                "--memory={1} chooses that",
+                rows(), least->bytes, sizeText(least->bytes));
   return why;
 }
 
@@ -164,8 +165,7 @@ Result<PlansInParts::Choice> PlansInParts::choose(const std::string& budget, std
     auto least = plan(parts, "");
     if (!least) {
       if (!why) return choice;
-      why->addNote(nullptr,
-                   fmt::format("the batch is not run in {} parts: {}", parts, least.error().message()));
+      why->addNote(nullptr, "the batch is not run in {} parts: {}", parts, least.error().message());
       return std::move(*why);
     }
     // Within the budget these parts cost at least as much.

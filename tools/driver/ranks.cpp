@@ -38,16 +38,6 @@ std::vector<std::string> libraries() {
   return {(lib / kLibrary).string(), kLibrary};
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> fields;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(kSeparator, begin), text.size());
-    fields.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return fields;
-}
-
 /// The first difference of a rank's facts from rank 0's, or "".
 std::string difference(int rank, const std::vector<std::string>& own, const std::vector<std::string>& first,
                        const RankFacts& names) {
@@ -127,7 +117,7 @@ int compareRanks(const CLI::App& app, collective::Engine& ranks, const Result<in
   auto all = ranks.allGather(own);
   if (!all) return endJob(app, ranks, withCode(exitDevice, all.takeError()));
   std::vector<std::vector<std::string>> fields;
-  for (const std::string& text : *all) fields.push_back(split(text));
+  for (const std::string& text : *all) fields.push_back(splitText(text, kSeparator));
   for (int rank = 0; rank < ranks.ranks(); ++rank) {
     const std::vector<std::string>& its = fields[static_cast<size_t>(rank)];
     const int failed = std::atoi(its[0].c_str());

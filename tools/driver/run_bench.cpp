@@ -229,14 +229,11 @@ struct Bench : Verb {
     app.description("Times steps of @train on random inputs. FILE may be a workload: " +
                     fmt::format("{}.", fmt::join(benchModelNames(), ", ")));
     addModelFlags(app, model);
-    app.add_option("--steps", flags.steps,
-                   fmt::format("steps to time, at least; {} to {}", kLeastSteps, kMostSteps))
-        ->capture_default_str()
-        ->check(between(kLeastSteps, kMostSteps));
-    app.add_option("--warmup", flags.warmup, "steps before timing")->capture_default_str()->check(atLeast(0));
-    app.add_option("--min-time", flags.minTime, "least total time of the steps, in seconds")
-        ->capture_default_str()
-        ->check(atLeast(0));
+    addNumber(app, "--steps", flags.steps,
+              fmt::format("steps to time, at least; {} to {}", kLeastSteps, kMostSteps),
+              between(kLeastSteps, kMostSteps));
+    addNumber(app, "--warmup", flags.warmup, "steps before timing", atLeast(0));
+    addNumber(app, "--min-time", flags.minTime, "least total time of the steps, in seconds", atLeast(0));
     app.add_option("--micro-batch", flags.microBatch, kMicroBatchHelp)->option_text("N")->check(atLeast(1));
     app.add_flag("--wait", flags.wait, "read the loss of each step before the next begins");
     app.add_flag("--json", flags.json, "print JSON");

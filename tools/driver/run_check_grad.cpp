@@ -145,12 +145,8 @@ Result<std::unique_ptr<Module>> withGradients(std::unique_ptr<Module> module, co
       std::ranges::any_of(func->body.ops, [](const auto& op) { return op->code == Opcode::param_grad; });
   if (pipeline.empty() && !has) pipeline = fmt::format("append-grad{{func={}}}", flags.function);
   if (pipeline.empty()) return module;
-  CompileOptions first;
-  first.pipeline = pipeline;
-  first.until = Stage::tensor;
-  first.onDiagnostic = toldOn(model);
-  TG_TRY(Compiled done, compile(std::move(module), {}, first));
-  return std::move(done.module);
+  TG_CHECK(runFirst(pipeline, module, toldOn(model)));
+  return module;
 }
 
 struct CheckGrad : Verb {
@@ -170,15 +166,11 @@ struct CheckGrad : Verb {
     app.add_option("--input", flags.inputs, "an input that is not random: x=@x.npy, x=[1,2]")
         ->option_text("NAME=SPEC");
     addPassFlags(app, model, "passes instead of append-grad, for a module without gradients");
-    app.add_option("--samples", flags.samples, "directions for each parameter")
-        ->capture_default_str()
-        ->check(atLeast(1));
-    app.add_option("--eps", flags.eps, "step size of the differences")
-        ->capture_default_str()
-        ->check(between(1e-10, 1));
+    addNumber(app, "--samples", flags.samples, "directions for each parameter", atLeast(1));
+    addNumber(app, "--eps", flags.eps, "step size of the differences", between(1e-10, 1));
     app.add_option("--device", flags.device, "also check the gradients of this device: auto, cpu, an index")
         ->option_text("DEVICE");
-    app.add_option("--rtol", flags.rtol, "relative tolerance")->capture_default_str()->check(atLeast(0));
+    addNumber(app, "--rtol", flags.rtol, "relative tolerance", atLeast(0));
     app.add_option("--seed", model.seed, "seed of directions, parameters and inputs")->capture_default_str();
   }
   Result<int> run(CLI::App& app, const Arguments&) override {

@@ -81,8 +81,7 @@ Result<bool> evaluates(const TrainFlags& started) {
 /// Removes everything except @eval from a module that is compiled for a certain number of ranks.
 void leaveRanksOut(Module& module) {
   const std::vector<Item*> states = module.all(ItemKind::state);
-  if (std::ranges::none_of(states, [](const Item* state) { return wholeOf(*state).has_value(); }))
-    return;
+  if (std::ranges::none_of(states, [](const Item* state) { return wholeOf(*state).has_value(); })) return;
   keepFunctions(module, [](const Item& func) { return func.name == kEval; });
 }
 
@@ -152,8 +151,8 @@ struct Eval : Verb {
     if (ofRun) {
       runDir = runOf(model.file);
       if (trainedKind(runDir) != TrainedKind::run)
-        return usageError("{}", model.file +
-                                    " belongs to no run, so give the module as FILE and this as --weights");
+        return usageError("{} belongs to no run, so give the module as FILE and this as --weights",
+                          model.file);
       TG_CHECK(asStarted(app, runDir, started));
       TG_TRY(const bool hasData, evaluates(started));
       if (flags.data.empty() && !hasData)

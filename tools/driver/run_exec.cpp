@@ -233,12 +233,8 @@ struct Exec : Verb {
     app.add_option("--capture", flags.captures, "also print a captured value")->option_text("NAME");
     app.add_option("--expected-output", flags.expected, "compare a result with this; exit 3 if it differs")
         ->option_text("NAME=SPEC");
-    app.add_option("--rtol", flags.rtol, "relative tolerance of the comparison")
-        ->capture_default_str()
-        ->check(atLeast(0));
-    app.add_option("--atol", flags.atol, "absolute tolerance of the comparison")
-        ->capture_default_str()
-        ->check(atLeast(0));
+    addNumber(app, "--rtol", flags.rtol, "relative tolerance of the comparison", atLeast(0));
+    addNumber(app, "--atol", flags.atol, "absolute tolerance of the comparison", atLeast(0));
   }
   Result<int> run(CLI::App& app, const Arguments&) override {
     TG_CHECK(withCode(exitUsage, checkOutputs(flags, model)));

@@ -46,11 +46,9 @@ struct Sample : Verb {
     app.add_flag("-v,--verbose", model.notes, "print on standard error where the parameters come from");
     app.add_option("--prompt", flags.prompt, "the text to continue (default: a line break)")
         ->option_text("TEXT");
-    app.add_option("--tokens", flags.tokens, "tokens to sample")->capture_default_str()->check(atLeast(0));
-    app.add_option("--temperature", flags.temperature,
-                   "0: the most likely token; 1: the model's probabilities")
-        ->capture_default_str()
-        ->check(atLeast(0));
+    addNumber(app, "--tokens", flags.tokens, "tokens to sample", atLeast(0));
+    addNumber(app, "--temperature", flags.temperature,
+              "0: the most likely token; 1: the model's probabilities", atLeast(0));
     addRankFlags(app, rankFlags, "Options");
   }
   Result<int> run(CLI::App& app, const Arguments&) override {

@@ -190,8 +190,7 @@ Result<std::string> takeRun(ModelFlags& flags) {
   if (kind != TrainedKind::run && kind != TrainedKind::checkpoint) return std::string();
   TG_TRY(const ResolvedWeights trained, resolveWeights(flags.file));
   if (trained.run.empty())
-    return usageError("{}",
-                      flags.file + " belongs to no run, so give the module as FILE and this as --weights");
+    return usageError("{} belongs to no run, so give the module as FILE and this as --weights", flags.file);
   TG_CHECK(checkRunFiles(trained.run, &*trained.state));
   if (flags.weights.empty()) flags.weights = flags.file;
   return trained.run;

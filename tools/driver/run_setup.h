@@ -50,6 +50,12 @@ bool beginsPage(std::string_view bytes);
 /// not 0`. Bounds are printed as written in the source.
 CLI::Validator atLeast(double least);
 CLI::Validator between(double least, double most);
+/// Adds an option for a number. The help shows its default.
+template <class T>
+void addNumber(CLI::App& app, const char* name, T& into, const std::string& help,
+               const CLI::Validator& check) {
+  app.add_option(name, into, help)->capture_default_str()->check(check);
+}
 
 /// Parses a verb's arguments. Returns an exit code if --help, or an error with a hint at it, has been printed.
 Result<std::optional<int>> parseVerb(CLI::App& app, const Arguments& args);

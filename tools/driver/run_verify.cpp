@@ -90,12 +90,8 @@ Result<std::vector<std::string>> chosenDevices(const std::string& text) {
     if (out.empty()) return fail("no Vulkan device can be used");
     return out;
   }
-  for (size_t at = 0; at <= text.size();) {
-    size_t end = std::min(text.find(',', at), text.size());
-    if (end == at) return fail("--devices={}: an empty name", text);
-    out.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
+  out = splitText(text, ',');
+  if (std::ranges::find(out, "") != out.end()) return fail("--devices={}: an empty name", text);
   return out;
 }
 

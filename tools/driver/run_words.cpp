@@ -188,20 +188,20 @@ static std::string faultyConfig(CLI::App& app, const Arguments& args) {
 Result<std::optional<int>> parseVerb(CLI::App& app, const Arguments& args) {
   if (const std::string flag = withoutValue(app, args); !flag.empty())
     return usageError("{0}= has no value; see {1} --help", flag, app.get_name());
+  auto wrong = [&](const std::string& why) {
+    fmt::print(stderr, "{0}: error: {1}; see {0} --help\n", app.get_name(), why);
+    return std::optional<int>(exitUsage);
+  };
   try {
     parseWords(app, args);
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", helpOf(app));
     return std::optional<int>(exitOk);
   } catch (const CLI::ExtrasError& error) {
-    fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(),
-               unknownFlag(app, args).value_or(error.what()), app.get_name());
-    return std::optional<int>(exitUsage);
+    return wrong(unknownFlag(app, args).value_or(error.what()));
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string twice = givenTwice(app, args);
-    fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(),
-               twice.empty() ? error.what() : twice + " is given more than once", app.get_name());
-    return std::optional<int>(exitUsage);
+    return wrong(twice.empty() ? error.what() : twice + " is given more than once");
   } catch (const CLI::FileError& error) {  // CLI11 does not say why it cannot read the file
     auto text = readInput(app.get_config_ptr()->as<std::string>());
     return text ? fail(error.what()) : text.takeError();
@@ -209,8 +209,7 @@ Result<std::optional<int>> parseVerb(CLI::App& app, const Arguments& args) {
     const std::string why = whyWrong(app, error);
     if (const std::string file = faultyConfig(app, args); !file.empty())
       return fail(why.starts_with(file) ? why : fmt::format("{}: {}", file, why));
-    fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(), why, app.get_name());
-    return std::optional<int>(exitUsage);
+    return wrong(why);
   }
   if (auto good = checkValues(app); !good) {
     const std::string file = faultyConfig(app, args);

@@ -410,7 +410,7 @@ Result<std::unique_ptr<Module>> loadSource(const CLI::App& app, ModelFlags& mode
   ModelFlags started;
   TrainFlags rest;
   if (trainedKind(run) != TrainedKind::run)
-    return usageError("{}", model.file + " belongs to no run, so give the module as FILE");
+    return usageError("{} belongs to no run, so give the module as FILE", model.file);
   TG_CHECK(readRunConfig(run, started, rest));
   model.file = RunDir{run}.model();
   if (model.pipeline.empty()) model.pipeline = started.pipeline;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ir/text.h"
 #include "tools/driver/cli.h"
 
 namespace tg {
@@ -15,12 +16,8 @@ namespace tg {
 namespace {
 
 std::vector<std::string> splitAt(std::string_view text, char mark) {
-  std::vector<std::string> out;
-  for (size_t begin = 0; begin <= text.size();) {
-    size_t end = std::min(text.find(mark, begin), text.size());
-    if (end > begin) out.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  std::vector<std::string> out = splitText(text, mark);
+  std::erase(out, "");
   return out;
 }
 
