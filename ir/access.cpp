@@ -249,7 +249,14 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
   return reached.count(written) > 0 && byteSize(written->type.dtype) == byteSize(source->type.dtype);
 }
 
-std::vector<int64_t> rowsNamed(const Op& op) { return op.ints("rows"); }
+std::vector<int64_t> rowsNamed(const Op& op) {
+  switch (op.code) {
+  case Opcode::param: return as::param(op).rows();
+  case Opcode::state: return as::state(op).rows();
+  case Opcode::update: return as::update(op).rows();
+  default: return {};
+  }
+}
 
 bool namesRows(const Op& op) { return !rowsNamed(op).empty(); }
 

@@ -39,7 +39,8 @@ Result<void> runInParts(int64_t microBatch, ModelFlags& model, std::unique_ptr<M
          accumulating(model.pipeline, [&](int64_t calls) { return calls * model.parts; }));
   if (passes.empty())
     return fail("--micro-batch sums gradients by append-grad{{accumulate={}}}, and {}", model.parts,
-                model.pipeline.empty() ? "no passes are run" : shellWord(model.pipeline) + " has no append-grad");
+                model.pipeline.empty() ? "no passes are run"
+                                       : shellWord(model.pipeline) + " has no append-grad");
   model.pipeline = std::move(passes);
   return setBatch(kTrain, microBatch, module);
 }
