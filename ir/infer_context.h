@@ -32,11 +32,11 @@ struct Context {
     return failAt(op.loc, "{} [{}.c{}]: {}", name, label, constraint,
                   fmt::format(format, std::forward<Args>(args)...));
   }
-  /// The same with a note at the definition of an operand.
+  /// The same with a note at the definition of an operand, unless `operand` is negative.
   template <class... Args>
   Error errorAt(int operand, int constraint, fmt::format_string<Args...> format, Args&&... args) const {
     Error out = error(constraint, format, std::forward<Args>(args)...);
-    if (const Value* value = op.operands[operand].value)
+    if (const Value* value = operand < 0 ? nullptr : op.operands[operand].value)
       out.addNote(value->loc, "%{} is defined here", value->name);
     return out;
   }
