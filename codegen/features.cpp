@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "codegen/features.h"
+#include "codegen/lower.h"
 
 #include <fmt/format.h>
 

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "codegen/features.h"
 #include "codegen/glsl_printer.h"
+#include "codegen/lower.h"
 #include "ir/kernel/rewrites.h"
 #include "ir/kernel/semantics.h"
 

@@ -9,7 +9,6 @@
 #include <functional>
 
 #include "codegen/lower_schedules.h"
-#include "codegen/split_matrices.h"
 #include "ir/needs.h"
 #include "ir/unread.h"
 

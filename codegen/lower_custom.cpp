@@ -6,7 +6,6 @@
 #include "codegen/lower.h"
 #include "codegen/lower_schedules.h"
 #include "codegen/schedule_parts.h"
-#include "codegen/split_matrices.h"
 #include "ir/kernel/custom.h"
 #include "ir/kernel/inline.h"
 #include "ir/kernel/rewrites.h"

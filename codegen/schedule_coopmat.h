@@ -5,7 +5,7 @@
 #include <span>
 
 #include "codegen/product.h"
-#include "ir/split_product.h"
+#include "ir/attention_parts.h"
 
 namespace tg {
 

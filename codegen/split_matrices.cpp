@@ -8,7 +8,7 @@
 //   tgk.coopmat_load %s[row, column]       for each part (i, j): tgk.coopmat_load %s[row + 8·i, column + 8·j]
 //
 // Loops carry the parts, and ifs yield them. The ops on whole matrices are erased at the end.
-#include "codegen/split_matrices.h"
+#include "codegen/lower.h"
 
 #include <unordered_map>
 #include <utility>

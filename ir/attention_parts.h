@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optional operands of tg.attention and of the parts of its gradient: the scales of f32x3, or a bias and a keep.
+// Which ops compute f32 products from products of f16 halves, and the optional operands of tg.attention and of the parts
+// of its gradient: the scales of f32x3, or a bias and a keep.
 #pragma once
 
 #include "ir/op_view.h"
-#include "ir/split_product.h"
 
 namespace tg {
+
+/// Whether an op is a product, or an attention, of precision f32x3. A target without matrix units for it multiplies
+/// in f32 instead.
+inline bool isSplit(const Op& op) {
+  const bool multiplies = op.code == Opcode::matmul || op.info().fusion == table::Fusion::attention;
+  return multiplies && as::matmul(op).precision() == "f32x3";
+}
 
 /// The keys whose bits one number of a keep has.
 constexpr int64_t kKeysOfNumber = 16;

@@ -27,7 +27,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "codegen/features.h"
 #include "codegen/lower.h"
 #include "codegen/triangle.h"
 #include "ir/access.h"

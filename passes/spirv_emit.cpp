@@ -13,8 +13,8 @@
 
 #include <fmt/format.h>
 
-#include "codegen/features.h"
 #include "codegen/glsl.h"
+#include "codegen/lower.h"
 #include "codegen/shader.h"
 #include "ir/all_cores.h"
 #include "ir/kernel/rewrites.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gen-docs DIR: generates pages of the documentation from the tables (tools/driver/docs.h, tools/manual/manual.h), and
+// gen-docs DIR: generates pages of the documentation from the tables (tools/driver/listings.h, tools/manual/manual.h), and
 // the shipped targets as JSON files.
 #include <cstdio>
 #include <filesystem>
@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "ir/target.h"
-#include "tools/driver/docs.h"
 #include "tools/driver/io.h"
+#include "tools/driver/listings.h"
 #include "tools/manual/manual.h"
 
 /// Writes the shipped targets as files, as a starting point for the user's own.

@@ -6,10 +6,10 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
+#include "ir/attention_parts.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
 #include "ir/rows.h"
-#include "ir/split_product.h"
 #include "ir/window.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"

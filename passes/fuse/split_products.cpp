@@ -10,9 +10,9 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
+#include "ir/attention_parts.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
-#include "ir/split_product.h"
 #include "ir/tensor_expr.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"

@@ -16,10 +16,10 @@
 #include <numeric>
 #include <string>
 
+#include "ir/attention_parts.h"
 #include "ir/builder.h"
 #include "ir/op_bytes.h"
 #include "ir/schedule.h"
-#include "ir/split_product.h"
 #include "ir/work.h"
 #include "passes/fuse/cost.h"
 #include "passes/plan/recompute.h"

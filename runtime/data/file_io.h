@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads whole files, and writes files atomically: a reader sees the old contents or the new, never a part.
+// Reads whole files, writes files atomically (a reader sees the old contents or the new, never a part), and appends lines
+// to files while other processes read them.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +10,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "ir/result.h"
 
@@ -94,5 +97,35 @@ Result<void> syncFolder(const std::string& path);
 /// Writes `bytes` as the file `path`, atomically.
 Result<void> writeFile(const std::string& path, std::span<const std::byte> bytes);
 Result<void> writeFile(const std::string& path, std::string_view text);
+
+/// The damaged lines of a file of rows. The whole file was kept as `aside`, and its good rows were copied.
+struct DamagedRows {
+  std::string path, aside;
+  int64_t first = 0, count = 0;  ///< number of the first damaged line, and how many there are
+
+  void add(int64_t line) { first = count++ ? first : line; }
+  /// A message that begins with the file and the line; "" if there are none.
+  std::string text() const;
+};
+
+/// A file that only grows. A write that fails half-way is undone, so that every line in the file is whole.
+class AppendFile {
+ public:
+  AppendFile() = default;
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+  ~AppendFile() { close(); }
+
+  /// `flags` are additional flags of open(2).
+  Result<void> open(const std::string& path, int flags);
+  Result<void> append(std::string_view text);
+
+ private:
+  void close();
+
+  std::string path_;
+  int descriptor_ = -1;
+  off_t size_ = 0;
+};
 
 }  // namespace tg

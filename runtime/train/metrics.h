@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ir/result.h"
-#include "runtime/train/append_file.h"
+#include "runtime/data/file_io.h"
 
 namespace tg {
 

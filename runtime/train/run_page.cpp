@@ -22,7 +22,6 @@
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
-#include "runtime/train/run_lock.h"
 
 namespace tg {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "ir/result.h"
-#include "runtime/train/append_file.h"
+#include "runtime/data/file_io.h"
 
 namespace tg {
 

@@ -15,7 +15,7 @@
 #include "runtime/session.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/feed.h"
-#include "runtime/train/run_lock.h"
+#include "runtime/train/run_dir.h"
 
 namespace tg {
 

@@ -20,7 +20,6 @@
 
 #include "runtime/data/safetensors.h"
 #include "runtime/train/run_dir.h"
-#include "runtime/train/run_lock.h"
 #include "runtime/train/tensor_facts.h"
 #include "test/unit/data_test_support.h"
 #include "test/unit/whole_checkpoint.h"

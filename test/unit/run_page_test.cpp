@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/train/run_lock.h"
+#include "runtime/train/run_dir.h"
 #include "runtime/train/run_page.h"
 #include "runtime/train/samples.h"
 #include "test/unit/temp_folder.h"

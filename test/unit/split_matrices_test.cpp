@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/split_matrices.h"
+#include "codegen/lower.h"
 #include "ir/needs.h"
 #include "test/unit/kernel_text.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a step's batch in parts: the passes for that, and the number of parts that keeps a memory budget.
+// Runs a step's batch in parts, because of --micro-batch or --memory: the passes for that, and the number of parts that
+// keeps a memory budget.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "ir/result.h"
 #include "ir/target.h"
 #include "runtime/compile.h"
+#include "tools/driver/run_setup.h"
 
 namespace tg {
 
@@ -78,5 +80,23 @@ class PlansInParts {
   CompileOptions options_;
   std::map<int64_t, std::unique_ptr<Module>> fused_;  ///< by number of parts
 };
+
+inline constexpr const char* kMicroBatchHelp =
+    "run N rows of the batch at a time and sum their gradients: the memory of N rows";
+
+/// Implements --micro-batch: changes the train function to `microBatch` rows of its batch (0 means all), so that a step
+/// runs it in parts. Sets the pipeline and the parts of the flags.
+Result<void> runInParts(int64_t microBatch, ModelFlags& model, std::unique_ptr<Module>& module,
+                        std::vector<std::string>& notes);
+
+/// The fallback if the whole batch does not fit in --memory, or only at a high price: compiles the train function for
+/// the number of rows that keeps the budget at the least cost. Sets the parts of the flags, and `microBatch` to these
+/// rows. All arguments must outlive the result.
+MakeSmaller rowsWithin(ModelFlags& model, const Module& written, const std::vector<std::string>& entries,
+                       int64_t& microBatch, std::vector<std::string>& notes);
+
+/// openModel for measured steps of @train: runs them in the same parts as `train` does, and prints its notes on
+/// standard error.
+Result<OpenModel> openStep(const ModelFlags& flags, int64_t microBatch, std::unique_ptr<Module> module);
 
 }  // namespace tg

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/driver/bench_results.h"
+#include "tools/driver/bench_models.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/driver/docs.h"
+#include "tools/driver/listings.h"
 
 #include <vector>
 
@@ -12,7 +12,6 @@
 #include "passes/grad_rules/grad_rules.h"
 #include "passes/kernel/vjp.h"
 #include "passes/pass.h"
-#include "tools/driver/listings.h"
 
 namespace tg {
 

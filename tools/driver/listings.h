@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Listings in the tools' help, all generated from the tables.
+// Listings in the tools' help, and pages of the documentation, all generated from the tables, so that a test can compare
+// the pages with these.
 #pragma once
 
 #include <string>
@@ -25,5 +26,18 @@ std::string_view fusionName(table::Fusion fusion);
 
 /// Escapes text for a cell of a Markdown table, which a bar would end.
 std::string cell(std::string_view text);
+
+/// docs/ops.md: every op of both dialects with operands, attributes, constraints, gradient and example.
+std::string opsPage();
+/// docs/passes.md: every pass with its stages, tool and options.
+std::string passesPage();
+/// docs/schedules.md: every kind of schedule with its fields.
+std::string schedulesPage();
+/// docs/traits.md: every trait of targets, with its values in the shipped targets.
+std::string traitsPage();
+/// docs/from-typescript.md: the equivalent of each op kind and export of tensorgrad for TypeScript.
+std::string mappingPage();
+/// docs/from-kernel-ir.md: the equivalent of each construct of another kernel IR.
+std::string kernelMappingPage();
 
 }  // namespace tg

@@ -18,11 +18,10 @@
 #include "ir/verify.h"
 #include "runtime/train/feed.h"
 #include "runtime/train/plan_report.h"
+#include "tools/driver/batch_parts.h"
 #include "tools/driver/bench_models.h"
-#include "tools/driver/bench_results.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
-#include "tools/driver/step_parts.h"
 
 namespace tg {
 

@@ -15,11 +15,11 @@
 #include "runtime/profile_report.h"
 #include "runtime/train/feed.h"
 #include "runtime/train/run_dir.h"
+#include "tools/driver/batch_parts.h"
 #include "tools/driver/bench_models.h"
 #include "tools/driver/io.h"
 #include "tools/driver/ranks.h"
 #include "tools/driver/run_setup.h"
-#include "tools/driver/step_parts.h"
 #include "tools/driver/train_share.h"
 
 namespace tg {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/driver/step_parts.h"
+#include "tools/driver/batch_parts.h"
 
 #include <algorithm>
 
@@ -8,7 +8,6 @@
 #include "ir/dims.h"
 #include "ir/text.h"
 #include "passes/mean_of_parts.h"
-#include "tools/driver/batch_parts.h"
 
 namespace tg {
 

@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "tools/driver/batch_parts.h"
 #include "tools/driver/run_config.h"
-#include "tools/driver/step_parts.h"
 
 namespace tg {
 

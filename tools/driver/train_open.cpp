@@ -15,9 +15,9 @@
 #include "runtime/train/metrics.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
+#include "tools/driver/batch_parts.h"
 #include "tools/driver/io.h"
 #include "tools/driver/listings.h"
-#include "tools/driver/step_parts.h"
 #include "tools/driver/train_folder.h"
 #include "tools/driver/train_share.h"
 

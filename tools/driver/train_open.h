@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/train/feed.h"
-#include "runtime/train/run_lock.h"
+#include "runtime/train/run_dir.h"
 #include "runtime/train/sampler.h"
 #include "runtime/train/trainer.h"
 #include "tools/driver/run_setup.h"
