@@ -78,7 +78,7 @@ class Builder {
 
   // Tensor shorthands.
   Value* constant(double value, Type type);
-  Value* scalar(double value) { return constant(value, Type::tensor(DType::f32, {})); }
+  Value* scalar(double value, DType dtype = DType::f32) { return constant(value, Type::tensor(dtype, {})); }
   Value* binary(Opcode code, Value* a, Value* b) { return op(code, {a, b}); }
   Value* sum(Value* x, std::vector<int64_t> axes, bool keepdims = false);
   Value* reduce(Opcode code, Value* x, std::vector<int64_t> axes, bool keepdims);

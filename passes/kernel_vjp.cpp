@@ -22,7 +22,6 @@
 #include "passes/kernel/vjp.h"
 #include "passes/lookup.h"
 #include "passes/pass.h"
-#include "passes/rewrite.h"
 
 namespace tg {
 
@@ -53,8 +52,10 @@ Result<void> run_kernel_vjp(Module& module, const KernelVjpOptions& options, con
   if (options.checkpoint < 0)
     return failAt(module.loc, "kernel-vjp [kernel-vjp.c5]: checkpoint={} is not 0 or more",
                   options.checkpoint);
-  KernelVjpRequest request{namesIn(options.wrt), namesIn(options.of),
-                           unusedKernel(module, kernel->name + ".vjp"), options.checkpoint};
+  KernelVjpRequest request{namesIn(options.wrt), namesIn(options.of), kernel->name + ".vjp",
+                           options.checkpoint};
+  for (int next = 2; module.find(ItemKind::kernel, request.name); ++next)
+    request.name = fmt::format("{}.vjp_{}", kernel->name, next);
   TG_TRY(KernelVjp vjp, differentiateKernel(module, *kernel, request));
   if (context.onDiagnostic)
     for (const Diagnostic& remark : vjp.remarks) context.onDiagnostic(remark);

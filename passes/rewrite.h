@@ -11,6 +11,7 @@
 #include "ir/access.h"
 #include "ir/builder.h"
 #include "ir/module.h"
+#include "ir/parser.h"
 
 namespace tg {
 
@@ -50,11 +51,18 @@ inline void replaceOps(Item& func, const std::function<Value*(Op&)>& fold) {
   }
 }
 
-/// The name, or the first free one of name_2, name_3, … if the module has a kernel of that name.
-inline std::string unusedKernel(const Module& module, const std::string& name) {
-  std::string free = name;
-  for (int next = 2; module.find(ItemKind::kernel, free); ++next) free = fmt::format("{}_{}", name, next);
-  return free;
+/// The module's kernel that equals `kernel`, or `kernel` itself, which is added behind `forward` or at the end. If another
+/// kernel has its name, it is called name_2, name_3, ….
+inline const Item& placeKernel(Module& module, std::unique_ptr<Item> kernel, const Item* forward = nullptr) {
+  const std::string name = kernel->name;
+  for (int next = 2;; ++next) {
+    const Item* there = module.find(ItemKind::kernel, kernel->name);
+    if (there && print(*there) == print(*kernel)) return *there;
+    if (!there) break;
+    kernel->name = fmt::format("{}_{}", name, next);
+  }
+  auto at = std::ranges::find_if(module.items, [&](const auto& item) { return item.get() == forward; });
+  return **module.items.insert(at == module.items.end() ? at : at + 1, std::move(kernel));
 }
 
 /// Gives an op's result another element type. A cast behind the op has the old type and name, and all users read that. It

@@ -123,12 +123,12 @@ class Conversions {
   std::string name(bool round, int rank) {
     std::string& name = names_[{round, rank}];
     if (!name.empty()) return name;
-    name = unusedKernel(module_, fmt::format("exact_{}{}", round ? "round" : "split", rank));
-    auto parsed = parse(text(name, round, rank), "exact sums");
+    auto parsed =
+        parse(text(fmt::format("exact_{}{}", round ? "round" : "split", rank), round, rank), "exact sums");
     assert(parsed && "a generated kernel does not parse");
-    module_.items.push_back(std::move((*parsed)->items.take()[0]));
-    module_.items.back()->loc = module_.loc;
-    return name;
+    auto kernel = std::move((*parsed)->items.take()[0]);
+    kernel->loc = module_.loc;
+    return name = placeKernel(module_, std::move(kernel)).name;
   }
 
  private:

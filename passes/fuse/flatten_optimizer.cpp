@@ -238,7 +238,7 @@ Value* Flattener::decayByIndex(RegionWriter& region, Value* decay, const std::ve
   b.setHint("index");
   Value* position = b.op(Opcode::iota, {}, {}, {index});
   b.setHint("decays");
-  Value* limit = b.constant(static_cast<double>(groupElements(decayed)), Type::tensor(DType::i32, {}));
+  Value* limit = b.scalar(static_cast<double>(groupElements(decayed)), DType::i32);
   Value* decays = b.binary(Opcode::less, position, limit);
   b.setHint("decay");
   return b.op(Opcode::select, {decays, decay, b.scalar(0)});

@@ -113,20 +113,15 @@ Cut cutFor(int64_t count, const Target& target) {
   return cut;
 }
 
-/// The name of one of the kernels in the module, to which it is added unless it is there.
-std::string kernelNamed(Module& module, std::string_view name) {
-  auto parsed = parse(std::string(kKernels), "sort_ids.tgir");
-  Item* kernel = (*parsed)->find(ItemKind::kernel, std::string(name));
-  const Item* there = module.find(ItemKind::kernel, kernel->name);
-  if (there && print(*there) == print(*kernel)) return kernel->name;
-  kernel->name = unusedKernel(module, kernel->name);
-  module.items.push_back(cloneItem(*kernel));
-  return kernel->name;
+/// One of the kernels above.
+const Item& kernelNamed(std::string_view name) {
+  static const std::unique_ptr<Module> kernels = std::move(*parse(std::string(kKernels), "sort_ids.tgir"));
+  return *kernels->find(ItemKind::kernel, std::string(name));
 }
 
 std::vector<Value*> call(Builder& builder, std::string_view kernel, const std::vector<Value*>& inputs,
                          std::vector<Type> results) {
-  OperandList operands{Operand::symbol(kernelNamed(*builder.module(), kernel))};
+  OperandList operands{Operand::symbol(placeKernel(*builder.module(), cloneItem(kernelNamed(kernel))).name)};
   for (Value* input : inputs) operands.push_back(Operand::of(input));
   builder.setHint(std::string(kernel));
   Op* op = builder.create(Opcode::custom, std::move(operands), {}, std::move(results));
@@ -138,17 +133,19 @@ std::vector<Value*> call(Builder& builder, std::string_view kernel, const std::v
 
 }  // namespace
 
+Value* whereRow(Builder& builder, Value* ids, int64_t rows, Value* then, int64_t otherwise) {
+  auto number = [&](int64_t value) { return builder.scalar(static_cast<double>(value), DType::i32); };
+  Value* isRow = builder.binary(Opcode::and_, builder.binary(Opcode::greater_equal, ids, number(0)),
+                                builder.binary(Opcode::less, ids, number(rows)));
+  return builder.op(Opcode::select, {isRow, then, number(otherwise)});
+}
+
 SortedIds sortIds(Builder& builder, Value* ids, int64_t rows, const Target& target) {
   const Cut cut = cutFor(ids->type.elements(), target);
   const int64_t count = ids->type.elements(), all = cut.blocks() * cut.length;
-  auto number = [&](int64_t value) {
-    return builder.constant(static_cast<double>(value), Type::tensor(DType::i32, {}));
-  };
   // Ids outside of the rows, and those that fill the last block, come last.
   Value* filledIds = all > count ? filled(builder, ids, 0, all - count, -1) : ids;
-  Value* isRow = builder.binary(Opcode::and_, builder.binary(Opcode::greater_equal, filledIds, number(0)),
-                                builder.binary(Opcode::less, filledIds, number(rows)));
-  Value* own = builder.op(Opcode::select, {isRow, filledIds, number(rows)});
+  Value* own = whereRow(builder, filledIds, rows, filledIds, rows);
   const Type inBlocks = Type::tensor(DType::i32, {cut.blocks(), cut.length});
   std::vector<Value*> sorted =
       call(builder, "sort_blocks", {builder.reshape(own, inBlocks.shape)}, {inBlocks, inBlocks});

@@ -14,6 +14,9 @@ struct SortedIds {
   Value* offsets;  ///< tensor<(rows + 1) x i32>
 };
 
+/// For each id: the element of `then` if it is one of the rows, else `otherwise`.
+Value* whereRow(Builder& builder, Value* ids, int64_t rows, Value* then, int64_t otherwise);
+
 /// Emits the kernels' calls. `ids` is tensor<N x i32>; ids outside of the rows are of no row.
 SortedIds sortIds(Builder& builder, Value* ids, int64_t rows, const Target& target);
 

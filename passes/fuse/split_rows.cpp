@@ -194,8 +194,7 @@ bool RowSplitter::product(const Op& op) {
 /// Ids minus a number.
 static Value* shifted(Builder& build, Value* ids, int64_t by) {
   if (by == 0) return ids;
-  return build.binary(Opcode::sub, ids,
-                      build.constant(static_cast<double>(by), Type::tensor(DType::i32, {})));
+  return build.binary(Opcode::sub, ids, build.scalar(static_cast<double>(by), DType::i32));
 }
 
 /// Rows of a table by their ids. If the table is in pieces, each row is selected from the piece that has it.
@@ -211,7 +210,7 @@ Value* RowSplitter::rowsById(const Op& op, Value* ids) {
       found = rows;
       continue;
     }
-    Value* end = build().constant(static_cast<double>(table->bounds[i + 1]), Type::tensor(DType::i32, {}));
+    Value* end = build().scalar(static_cast<double>(table->bounds[i + 1]), DType::i32);
     Value* here = build().binary(Opcode::less, build().reshape(ids, column), end);
     found = build().op(Opcode::select, {here, rows, found});
   }

@@ -34,9 +34,6 @@ class ScatterSplitter {
   }
 
  private:
-  Value* number(int64_t value) {
-    return builder_.constant(static_cast<double>(value), Type::tensor(DType::i32, {}));
-  }
   static int64_t idsOf(const Op& op) { return op.in(0)->type.elements(); }
   /// The ids as i32, in one axis. Ids from 2^31 on become negative, and so stay out of range.
   Value* flatIds(const Op& op) {
@@ -57,11 +54,11 @@ class ScatterSplitter {
       updates = filled(builder_, updates, 0, missing);
     }
     ids = builder_.reshape(ids, {pieces, length});
-    Value* isRow = builder_.binary(Opcode::and_, builder_.binary(Opcode::greater_equal, ids, number(0)),
-                                   builder_.binary(Opcode::less, ids, number(rows)));
     Value* first = builder_.op(Opcode::iota, {}, {}, {Type::tensor(DType::i32, {pieces})});
-    first = builder_.reshape(builder_.binary(Opcode::mul, first, number(rows)), {pieces, 1});
-    Value* own = builder_.op(Opcode::select, {isRow, builder_.binary(Opcode::add, ids, first), number(-1)});
+    first = builder_.reshape(
+        builder_.binary(Opcode::mul, first, builder_.scalar(static_cast<double>(rows), DType::i32)),
+        {pieces, 1});
+    Value* own = whereRow(builder_, ids, rows, builder_.binary(Opcode::add, ids, first), -1);
     Value* parts = builder_.op(Opcode::scatter_add, {own, builder_.reshape(updates, {pieces, length, width})},
                                {{"rows", Attr::of(pieces * rows)}, {"pieces", Attr::of(pieces)}});
     Value* sum = builder_.reduce(Opcode::sum, builder_.reshape(parts, {pieces, rows, width}), {0}, false);

@@ -183,10 +183,9 @@ TensorExpr Writer::call(const Transform& transform, Value* x, const Shape& resul
                   fmt::join(cut.count, "x"), fmt::join(cut.before, "x"));
   std::string& name = context_.kernels[key];
   if (name.empty()) {
-    name = unusedKernel(*builder_.module(), fmt::format("winograd_{}", transform.name));
     auto item = kernel(transform, x->type.shape, result, image, cut.count, body);
-    item->name = name;
-    builder_.module()->items.push_back(std::move(item));
+    item->name = fmt::format("winograd_{}", transform.name);
+    name = placeKernel(*builder_.module(), std::move(item)).name;
   }
   builder_.setHint(name);
   Op* called = builder_.create(Opcode::custom, {Operand::symbol(name), Operand::of(x)}, {}, {type});

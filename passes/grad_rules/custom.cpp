@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "ir/kernel/custom.h"
-#include "ir/parser.h"
 #include "passes/kernel/vjp.h"
+#include "passes/rewrite.h"
 
 namespace tg::grad_rules {
 namespace {
@@ -30,7 +30,6 @@ class CustomGradient {
   bool wantsInput(int param) const;
   std::vector<std::string> wanted() const;
   std::vector<std::string> reached() const;
-  Result<const Item*> place(KernelVjp& vjp);
   void bind(const Value& arg, Value* input, const Type& result, int gradientOf);
   Result<Grads> call(const Item& vjp);
 
@@ -122,19 +121,6 @@ Result<Grads> CustomGradient::call(const Item& vjp) {
   return grads;
 }
 
-/// Adds the VJP kernel to the module behind its forward kernel, or returns an equal one that is there.
-Result<const Item*> CustomGradient::place(KernelVjp& vjp) {
-  Module& module = *c_.builder.module();
-  for (int n = 1;; ++n) {
-    vjp.kernel->name = n == 1 ? kernel_.name + ".vjp" : fmt::format("{}.vjp_{}", kernel_.name, n);
-    const Item* there = module.find(ItemKind::kernel, vjp.kernel->name);
-    if (there && print(*there) == print(*vjp.kernel)) return there;
-    if (there) continue;
-    auto at = std::ranges::find_if(module.items, [&](const auto& item) { return item.get() == &kernel_; });
-    return module.items.insert(at + 1, std::move(vjp.kernel))->get();
-  }
-}
-
 /// The gradient by a VJP that kernel-vjp derives.
 Result<Grads> CustomGradient::generated(int64_t checkpoint, const DiagnosticHandler& onRemark) {
   KernelVjpRequest request{wanted(), reached(), kernel_.name + ".vjp", checkpoint};
@@ -153,10 +139,10 @@ Result<Grads> CustomGradient::generated(int64_t checkpoint, const DiagnosticHand
     if (buffer.lanes > 1) buffer.shape[buffer.shape.rank() - 1] *= buffer.lanes;
     tapes.push_back(Type::tensor(buffer.dtype == DType::u32 ? DType::i32 : buffer.dtype, buffer.shape));
   }
-  const std::vector<KernelVjpParam> params = vjp.params;
-  TG_TRY(const Item* made, place(vjp));
+  const Item& made = placeKernel(module, std::move(vjp.kernel), &kernel_);
+  const std::vector<KernelVjpParam>& params = vjp.params;
   for (size_t i = 0; i < params.size(); ++i) {
-    const Value& arg = *made->body.args[i];
+    const Value& arg = *made.body.args[i];
     int of = indexOf(params[i].of);
     using Role = KernelVjpParam::Role;
     Role role = params[i].role;
@@ -171,7 +157,7 @@ Result<Grads> CustomGradient::generated(int64_t checkpoint, const DiagnosticHand
       bind(arg, role == Role::gradient ? nullptr : cotangent(of), type, gives ? of : -1);
     }
   }
-  return call(*made);
+  return call(made);
 }
 
 /// The gradient by a VJP that the kernel names with vjp(@…). Its parameters are matched by name: x and d_x.
