@@ -64,7 +64,8 @@ CoopmatAttention::CoopmatAttention(LowerContext& c, const AttentionRegion& regio
                      .powersOfTwo = !isSplit(*region.op),
                      .rolled = true,
                      .values = isSplit(*region.op) ? size_t{2} : size_t{1}}),
-      f_(fragments), split_(isSplit(*region.op)), narrow_(factorType(*region.op)) {
+      f_(fragments), split_(isSplit(*region.op)), narrow_(factorType(*region.op)),
+      byScore_(differsByQuery(*region.op)) {
   subgroup_ = kernel_.subgroup(Opcode::k_subgroup_id);
   const Index subgroup = c.space.variable(subgroup_, f_.subgroups());
   pair_ = c.space.div(subgroup, f_.share);

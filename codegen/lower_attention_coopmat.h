@@ -91,7 +91,13 @@ class CoopmatAttention final : public AttentionWalk {
   // Bias and keep (lower_attention_more.cpp).
   static constexpr double kNoScore = 1e37;  ///< minus a maximum below every score with its bias
   void shareMore();
-  KV biasOfKey(const Index& key);
+  int64_t stagedQueries() const { return r_.forKeys ? f_.block : f_.rows; }
+  int64_t stagedKeys() const { return r_.forKeys ? f_.rows : f_.block; }
+  /// Whether each step stages the biases of its keys.
+  bool stagesKeys() const { return r_.bias && !byScore_ && !r_.forKeys; }
+  KV biasAt(const Index& query, const Index& key);
+  StagingTasks biasTasks();
+  std::pair<Index, Index> stagedPlace(const Index& task);
   void beginMore();
   StagingTasks keepTasks();
   void loadMore(const Index& block, std::vector<KV>& out);
@@ -100,7 +106,8 @@ class CoopmatAttention final : public AttentionWalk {
   const AttentionFragments& f_;
   const bool split_;
   const DType narrow_;
-  Index pair_, part_;  ///< the subgroup's place among the workgroup's rows, and its part of the columns
+  const bool byScore_;  ///< whether the bias differs by query
+  Index pair_, part_;   ///< the subgroup's place among the workgroup's rows, and its part of the columns
   Index warpRow_;
   KV subgroup_;
   Value *rows_, *patch_, *lses_ = nullptr, *deltas_ = nullptr, *biases_ = nullptr,

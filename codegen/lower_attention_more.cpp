@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bias and the keep of an attention on matrix units.
 //
-//   bias   one number for each key, repeated along the queries of a matrix of scores
+//   bias   if it differs by key alone: one number for each key, repeated along the queries of a matrix of scores
+//          else: one number for each score, staged as rows of queries
 //   keep   one number w for each query and 16 keys, repeated along these keys; bit i of w says whether key i stays
 //
-//              own side: queries                own side: keys
-//   bias       of the block, for each step      of the own rows, once
-//   keep       block / 16 rows of own queries   own rows / 16 rows of the block's queries
+//                   own side: queries                own side: keys
+//   bias by key     of the block, for each step      of the own rows, once
+//   bias by score   own rows x block, for each step  block x own rows, for each step
+//   keep            block / 16 rows of own queries   own rows / 16 rows of the block's queries
 //
 // Matrices have f32 elements, so bit i is taken from w by arithmetic. With c = 2^-(i+1), x = (w + 1/2)·c = n + bit/2 + r,
 // where n is whole and 0 < r < 1/2. Rounded to a whole number, x is n + bit, which is above x if and only if the bit is 1.
@@ -22,37 +24,39 @@ namespace {
 
 /// The least bias: far below all scores, and far above what hides keys behind the query.
 constexpr double kLeastBias = -1e29;
+/// Floats behind each staged row of biases, so that rows start in other banks.
+constexpr int64_t kPadding = 4;
 
 }  // namespace
 
+/// Whether an attention has a bias that differs by query.
+bool differsByQuery(const Op& attention) {
+  const Value* bias = biasOf(attention);
+  return bias && bias->type.rank() > 1 && bias->type.shape[bias->type.rank() - 2] != 1;
+}
+
 int64_t AttentionFragments::bytesOfMore(const Op& attention) const {
   const bool forKeys = attention.code == Opcode::attention_grad_kv;
-  const int64_t bias = biasOf(attention) ? forKeys ? rows : block : 0;
+  const int64_t queries = forKeys ? block : rows, keys = forKeys ? rows : block;
+  const int64_t bias = differsByQuery(attention) ? queries * (keys + kPadding) : biasOf(attention) ? keys : 0;
   return 4 * (bias + (keepOf(attention) ? rows * block / kSide : 0));
 }
 
-bool takesMore(const Op& attention) {
-  const Value* bias = biasOf(attention);
-  if (!bias) return true;
-  const Shape &shape = bias->type.shape, &k = attention.in(at::attention::k)->type.shape;
-  return shape.rank() > 0 && shape.back() == k[k.rank() - 2] &&
-         (shape.rank() == 1 || shape[shape.rank() - 2] == 1);
-}
-
 void CoopmatAttention::shareMore() {
+  auto buffer = [&](Shape shape, const char* name) {
+    return kernel_.sharedBuffer(Type::buffer(DType::f32, 1, std::move(shape), BufMode::shared), name);
+  };
   if (r_.bias)
-    biases_ = kernel_.sharedBuffer(
-        Type::buffer(DType::f32, 1, {r_.forKeys ? f_.rows : f_.block}, BufMode::shared), "bias");
-  if (r_.keep)
-    keeps_ = kernel_.sharedBuffer(Type::buffer(DType::f32, 1, {f_.rows * f_.block / kSide}, BufMode::shared),
-                                  "keep");
+    biases_ =
+        buffer(byScore_ ? Shape{stagedQueries(), stagedKeys() + kPadding} : Shape{stagedKeys()}, "bias");
+  if (r_.keep) keeps_ = buffer({f_.rows * f_.block / kSide}, "keep");
 }
 
-/// The bias of a key times log₂e.
-KV CoopmatAttention::biasOfKey(const Index& key) {
+/// The bias of a query and a key, of which there may be fewer, times log₂e.
+KV CoopmatAttention::biasAt(const Index& query, const Index& key) {
   const Shape& shape = r_.bias->type.shape;
   Indices all = lead_;
-  all.insert(all.end(), {IndexSpace::constant(0), inside(key, r_.keys)});
+  all.insert(all.end(), {inside(query, r_.queries), inside(key, r_.keys)});
   all.erase(all.begin(), all.end() - shape.rank());
   for (int axis = 0; axis < shape.rank(); ++axis)
     if (shape[axis] == 1) all[static_cast<size_t>(axis)] = IndexSpace::constant(0);
@@ -66,22 +70,33 @@ void CoopmatAttention::beginMore() {
     const KV key = kernel_.coopmatIndex(matrix(MatrixUse::acc), !r_.forKeys);
     bitUnit_ = kernel_.op(Opcode::k_exp2, {sub(KernelBuilder::f32(-1), key)}, DType::f32);
   }
-  if (!r_.bias || !r_.forKeys) return;
-  tasks(f_.rows).store(
-      [&](const Index& task) { kernel_.store(biasOfKey(c_.space.add(first_, task)), biases_, at(task)); });
+  if (!r_.bias || byScore_ || !r_.forKeys) return;
+  tasks(f_.rows).store([&](const Index& task) {
+    kernel_.store(biasAt(IndexSpace::constant(0), c_.space.add(first_, task)), biases_, at(task));
+  });
   kernel_.barrier();
 }
 
 /// The tasks of a block's keep, one for each number.
 StagingTasks CoopmatAttention::keepTasks() { return tasks(f_.rows * f_.block / kSide); }
 
+/// The tasks of a bias that is staged in each step, and the query and the key of one among those that are staged.
+StagingTasks CoopmatAttention::biasTasks() { return tasks(byScore_ ? f_.rows * f_.block : stagedKeys()); }
+
+std::pair<Index, Index> CoopmatAttention::stagedPlace(const Index& task) {
+  if (!byScore_) return {IndexSpace::constant(0), task};
+  return {c_.space.div(task, stagedKeys()), c_.space.mod(task, stagedKeys())};
+}
+
 void CoopmatAttention::loadMore(const Index& block, std::vector<KV>& out) {
-  if (r_.bias && !r_.forKeys)
-    tasks(f_.block).load(
-        [&](const Index& task) { out.push_back(biasOfKey(c_.space.add(firstOf(block), task))); });
-  if (!r_.keep) return;
   const Index queries = r_.forKeys ? firstOf(block) : first_, keys = r_.forKeys ? first_ : firstOf(block);
-  const int64_t count = r_.forKeys ? f_.block : f_.rows;
+  if (byScore_ || stagesKeys())
+    biasTasks().load([&](const Index& task) {
+      const auto [query, key] = stagedPlace(task);
+      out.push_back(biasAt(c_.space.add(queries, query), c_.space.add(keys, key)));
+    });
+  if (!r_.keep) return;
+  const int64_t count = stagedQueries();
   keepTasks().load([&](const Index& task) {
     Indices place = lead_;
     place.push_back(inside(c_.space.add(queries, c_.space.mod(task, count)), r_.queries));
@@ -92,23 +107,31 @@ void CoopmatAttention::loadMore(const Index& block, std::vector<KV>& out) {
 }
 
 std::span<const KV> CoopmatAttention::storeMore(std::span<const KV> loaded) {
-  if (r_.bias && !r_.forKeys)
-    tasks(f_.block).store([&](const Index& task) {
-      kernel_.store(loaded[0], biases_, at(task));
-      loaded = loaded.subspan(1);
+  auto next = [&] {
+    const KV first = loaded[0];
+    loaded = loaded.subspan(1);
+    return first;
+  };
+  if (byScore_ || stagesKeys())
+    biasTasks().store([&](const Index& task) {
+      const auto [query, key] = stagedPlace(task);
+      kernel_.store(next(), biases_,
+                    byScore_ ? std::vector<KV>{at(query), at(key)} : std::vector<KV>{at(key)});
     });
   if (r_.keep)
     keepTasks().store([&](const Index& task) {
-      kernel_.store(kernel_.add(loaded[0], KernelBuilder::f32(0.5)), keeps_, at(task));
-      loaded = loaded.subspan(1);
+      kernel_.store(kernel_.add(next(), KernelBuilder::f32(0.5)), keeps_, at(task));
     });
   return loaded;
 }
 
 KV CoopmatAttention::biased(const KV& score, int64_t row, int64_t column) {
   if (!r_.bias) return score;
-  const KV start = r_.forKeys ? at(plus(warpRow_, row * kSide)) : KernelBuilder::u32(column * kSide);
-  const KV bias = kernel_.coopmatRepeat(biases_, start, matrix(MatrixUse::acc), !r_.forKeys);
+  const Index own = plus(warpRow_, row * kSide), other = IndexSpace::constant(column * kSide);
+  const Index query = r_.forKeys ? other : own, key = r_.forKeys ? own : other;
+  const Type type = matrix(MatrixUse::acc);
+  const KV bias = byScore_ ? kernel_.coopmatLoad(biases_, {at(query), at(key)}, type, r_.forKeys)
+                           : kernel_.coopmatRepeat(biases_, at(key), type, !r_.forKeys);
   return kernel_.fma(score, KernelBuilder::f32(exponent_), bias);
 }
 

@@ -62,7 +62,7 @@ static bool suitsUnits(const Op& attention, const Target& target) {
   const Shape &q = view.q()->type.shape, &v = view.v()->type.shape;
   const bool blind = view.causal() && q[q.rank() - 2] > v[v.rank() - 2];
   return view.precision() != "f32" && target.knowsFragments(factorType(attention)) && !blind &&
-         view.scale() >= 0 && takesMore(attention);
+         view.scale() >= 0;
 }
 
 bool suitsFragments(const Op& attention, const Target& target) {
@@ -91,7 +91,8 @@ static std::vector<CoopmatAttentionSchedule> candidates(const Op& attention) {
   // With a keep, 64 own rows by 32 take the least time, as more workgroups share a processor: 372 us for the three kernels of
   // 192 heads of 512 x 64 on an H100, 404 by 128 x 64, 515 by 128 x 32 with subgroups of 32 rows; of 48 heads of 2048 x 64
   // 1.22, 1.33 and 1.77 ms. With a bias alone that holds for the gradient of queries: 88 us for 110.
-  if (keepOf(attention) || (biasOf(attention) && attention.code == Opcode::attention_grad_q))
+  if (keepOf(attention) || differsByQuery(attention) ||
+      (biasOf(attention) && attention.code == Opcode::attention_grad_q))
     return {S{{64, 32}, 16}, S{{32, 32}, 16}};
   std::vector<S> out{S{{128, 64}, 16}, S{{64, 64}, 16}, S{{64, 32}, 16}, S{{32, 32}, 16}};
   // Subgroups of 32 rows read each matrix of the other side once for two products: 13 % less time at heads of 64 on

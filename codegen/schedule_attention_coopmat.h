@@ -48,8 +48,8 @@ struct AttentionFragments {
   int64_t bytes(const Op& attention) const;
 };
 
-/// Whether kernels on matrix units take the bias of an attention, which must differ by key alone.
-bool takesMore(const Op& attention);
+/// Whether an attention has a bias that differs by query.
+bool differsByQuery(const Op& attention);
 
 /// Whether matrix units could compute an attention: its precision has 16 bits or is f32x3, the target tells which
 /// elements of a matrix an invocation holds, and every query sees a key.

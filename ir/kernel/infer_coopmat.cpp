@@ -55,13 +55,13 @@ Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
   const bool loads = op.code == Opcode::k_coopmat_load;
   const BufMode way = loads ? BufMode::in : BufMode::out;
   const bool inReach = buffer.mode == BufMode::shared || buffer.mode == BufMode::inout || buffer.mode == way;
-  const bool words = isNarrow(matrix.dtype) && buffer.dtype == DType::u32;
   // Shaders may represent a 16-bit parameter in several ways, so that matrices access it as words of u32.
-  const bool same = buffer.dtype == matrix.dtype && (loads || buffer.lanes == 1) &&
-                    (buffer.mode == BufMode::shared || !isNarrow(matrix.dtype));
-  if (!inReach || (!same && !words)) {
+  const bool narrow = isNarrow(matrix.dtype);
+  const bool same = buffer.dtype == matrix.dtype && ((loads && narrow) || buffer.lanes == 1) &&
+                    (buffer.mode == BufMode::shared || !narrow);
+  if (!inReach || (!same && !(narrow && buffer.dtype == DType::u32))) {
     // Shared buffers have no single 16-bit elements, so that such matrices are stored as u32 words there too.
-    const std::string_view bound = isNarrow(matrix.dtype) ? "u32" : name(matrix.dtype);
+    const std::string_view bound = narrow ? "u32" : name(matrix.dtype);
     return violation(op, "c2", "%{} is {}, not shared memory of {} or {} of {}", element->value->name,
                      buffer.str(), loads ? name(matrix.dtype) : bound, loads ? "an input" : "a result",
                      bound);

@@ -20,21 +20,28 @@ inline double rounded(DType dtype, double x) {
   return isNarrow(dtype) ? narrowValue(dtype, narrowBits(dtype, x)) : x;
 }
 
+/// Whether an attention has a bias, and what it differs by.
+enum class BiasOf : uint8_t { none, keys, scores };
+
 struct AttentionCase {
   int64_t batch, queries, keys, width, valueWidth;
   DType dtype;
   bool causal;
   const char* schedule = nullptr;  ///< in place of the chosen one
   double growth = 0;               ///< key i is 1 + growth·i times as large: maxima rise again and again
-  bool bias = false;               ///< differs by key; it hides many, the first 40 of each batch among them
+  BiasOf bias = BiasOf::none;      ///< hides many keys, the first 40 of each batch among them
   double drop = 0;                 ///< the share of weights that a keep drops
 };
 
 inline std::string nameOf(const AttentionCase& c) {
+  constexpr const char* kNames[] = {"", "bias", "biases"};
   return fmt::format("B{}T{}S{}D{}x{}{}{}{}{}{}{}", c.batch, c.queries, c.keys, c.width, c.valueWidth,
                      name(c.dtype), c.causal ? "causal" : "", c.schedule ? "other" : "",
-                     c.growth != 0 ? "rising" : "", c.bias ? "bias" : "", c.drop != 0 ? "drop" : "");
+                     c.growth != 0 ? "rising" : "", kNames[static_cast<size_t>(c.bias)],
+                     c.drop != 0 ? "drop" : "");
 }
+
+inline int64_t rowsOfBias(const AttentionCase& c) { return c.bias == BiasOf::scores ? c.queries : 1; }
 
 inline std::string attentionText(const AttentionCase& c) {
   auto type = [&](int64_t rows, int64_t columns) {
@@ -44,10 +51,10 @@ inline std::string attentionText(const AttentionCase& c) {
   const std::string q = type(c.queries, c.width), k = type(c.keys, c.width), v = type(c.keys, c.valueWidth),
                     o = type(c.queries, c.valueWidth), l = type(c.queries, 0);
   const std::string attrs = fmt::format("{{causal = {}, precision = {}}}", c.causal, name(c.dtype));
-  if (c.bias || c.drop != 0) {
-    const std::string b = fmt::format("tensor<{}x1x{}xf32>", c.batch, c.keys),
-                      keep = type(c.queries, c.keys / 16);
-    const std::string more = fmt::format("{}{}", c.bias ? "%b" : "%none", c.drop != 0 ? ", %keep" : "");
+  if (c.bias != BiasOf::none || c.drop != 0) {
+    const std::string b = type(rowsOfBias(c), c.keys), keep = type(c.queries, c.keys / 16);
+    const std::string more =
+        fmt::format("{}{}", c.bias != BiasOf::none ? "%b" : "%none", c.drop != 0 ? ", %keep" : "");
     return fmt::format(
         "module @m {{\n"
         "  func @f(%q: {0}, %k: {1}, %v: {2}, %dy: {3}, %b: {4}, %keep: {5}) -> (o: {3}, lse: {6}, dq: {0}, "
@@ -73,12 +80,15 @@ inline std::string attentionText(const AttentionCase& c) {
 
 using Arrays = std::map<std::string, NdArray>;
 
-/// A bias for each key of a batch: -1e9 for the first 40 and for every third, else small.
+/// A bias for each key of a batch, or for each score: -1e9 for the first 40 keys and for every third, else small. One for
+/// each score also hides other keys, and all of them from query 5.
 inline NdArray biases(const AttentionCase& c) {
-  NdArray out = drawn({c.batch, 1, c.keys}, 5);
+  NdArray out = drawn({c.batch, rowsOfBias(c), c.keys}, 5);
   for (size_t i = 0; i < out.data.size(); ++i) {
     const int64_t key = static_cast<int64_t>(i) % c.keys;
-    if (key < 40 || key % 3 == 0) out.data[i] = -1e9F;
+    const int64_t query = static_cast<int64_t>(i) / c.keys % rowsOfBias(c);
+    const bool hides = key < 40 || (key + query) % 3 == 0;
+    if (hides || (c.bias == BiasOf::scores && (query == 5 || key * query % 7 == 3))) out.data[i] = -1e9F;
   }
   return out;
 }
@@ -113,7 +123,7 @@ inline Arrays inputs(const AttentionCase& c) {
                 {"k", std::move(keys)},
                 {"v", drawn({c.batch, c.keys, c.valueWidth}, 3)},
                 {"dy", drawn({c.batch, c.queries, c.valueWidth}, 4)}};
-  if (!c.bias && c.drop == 0) return out;
+  if (c.bias == BiasOf::none && c.drop == 0) return out;
   out.emplace("b", biases(c));
   out.emplace("keep", keeps(c));
   return out;
@@ -143,6 +153,7 @@ inline AttentionFormula attentionFormula(const AttentionCase& c, const Arrays& i
     for (int64_t t = 0; t < queries; ++t) {
       const int64_t seen = c.causal ? std::min(keys, t + 1 + keys - queries) : keys;
       std::vector<double> p, dp;
+      const int64_t biasRow = c.bias == BiasOf::scores ? b * queries + t : b;
       double total = 0, delta = 0, deltaSize = 0;
       for (int64_t s = 0; s < seen; ++s) {
         double score = 0, grad = 0;
@@ -151,7 +162,8 @@ inline AttentionFormula attentionFormula(const AttentionCase& c, const Arrays& i
         for (int64_t d = 0; d < wide; ++d)
           grad += of("dy", b, queries, t, wide, d) * of("v", b, keys, s, wide, d);
         const double share = stays(c, b, t, s) ? 1 / (1 - c.drop) : 0;
-        const double bias = c.bias ? in.at("b").data[static_cast<size_t>(b * keys + s)] : 0.0;
+        const double bias =
+            c.bias == BiasOf::none ? 0.0 : in.at("b").data[static_cast<size_t>(biasRow * keys + s)];
         p.push_back(score * scale + bias), dp.push_back(grad * share);
       }
       // A row without a visible score has equal weights, as f32 leaves nothing of the scores, and no gradient.

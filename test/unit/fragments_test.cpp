@@ -268,22 +268,30 @@ INSTANTIATE_TEST_SUITE_P(
 
 /// In place of the chosen ones: larger tiles, and pairs of subgroups that share rows.
 constexpr const char *kWide = "coopmat_attention{tile = [128, 64], warp = 32}",
+                     *kTall = "coopmat_attention{tile = [128, 32], warp = 32}",
                      *kPairs = "coopmat_attention{tile = [32, 32], warp = 16, share = 2}";
 
 INSTANTIATE_TEST_SUITE_P(
     BiasAndKeep, FragmentAttention,
-    ::testing::Values(AttentionCase{2, 33, 77, 32, 48, DType::f16, false, nullptr, 0, true},
-                      AttentionCase{1, 150, 200, 64, 64, DType::bf16, false, nullptr, 0, true},
-                      AttentionCase{2, 40, 80, 16, 32, DType::bf16, true, nullptr, 0, false, 0.25},
-                      AttentionCase{1, 100, 144, 64, 64, DType::f16, false, nullptr, 0, true, 0.1},
-                      AttentionCase{2, 70, 112, 48, 32, DType::f16, true, nullptr, 0, true, 0.5},
-                      AttentionCase{1, 90, 96, 64, 64, DType::bf16, false, nullptr, 0.06, true, 0.1},
-                      AttentionCase{1, 130, 160, 32, 32, DType::f16, false, kWide, 0, true, 0.1},
-                      AttentionCase{1, 60, 96, 192, 192, DType::bf16, true, nullptr, 0, true, 0.1},
-                      AttentionCase{1, 40, 64, 32, 32, DType::f16, false, kPairs, 0, true, 0.1},
-                      AttentionCase{1, 40, 64, 40, 24, DType::f16, false, nullptr, 0, true, 0.1},
-                      AttentionCase{1, 20, 32, 48, 32, DType::f16, false, nullptr, 0, true},
-                      AttentionCase{1, 70, 36, 48, 16, DType::bf16, false, nullptr, 0, true}),
+    ::testing::Values(AttentionCase{2, 33, 77, 32, 48, DType::f16, false, nullptr, 0, BiasOf::keys},
+                      AttentionCase{1, 150, 200, 64, 64, DType::bf16, false, nullptr, 0, BiasOf::keys},
+                      AttentionCase{2, 40, 80, 16, 32, DType::bf16, true, nullptr, 0, BiasOf::none, 0.25},
+                      AttentionCase{1, 100, 144, 64, 64, DType::f16, false, nullptr, 0, BiasOf::keys, 0.1},
+                      AttentionCase{2, 70, 112, 48, 32, DType::f16, true, nullptr, 0, BiasOf::keys, 0.5},
+                      AttentionCase{1, 90, 96, 64, 64, DType::bf16, false, nullptr, 0.06, BiasOf::keys, 0.1},
+                      AttentionCase{1, 130, 160, 32, 32, DType::f16, false, kWide, 0, BiasOf::keys, 0.1},
+                      AttentionCase{1, 60, 96, 192, 192, DType::bf16, true, nullptr, 0, BiasOf::keys, 0.1},
+                      AttentionCase{1, 40, 64, 32, 32, DType::f16, false, kPairs, 0, BiasOf::keys, 0.1},
+                      AttentionCase{1, 40, 64, 40, 24, DType::f16, false, nullptr, 0, BiasOf::keys, 0.1},
+                      AttentionCase{1, 20, 32, 48, 32, DType::f16, false, nullptr, 0, BiasOf::keys},
+                      AttentionCase{1, 70, 36, 48, 16, DType::bf16, false, nullptr, 0, BiasOf::keys},
+                      AttentionCase{2, 33, 77, 32, 48, DType::f16, false, nullptr, 0, BiasOf::scores},
+                      AttentionCase{1, 150, 200, 64, 64, DType::bf16, false, nullptr, 0, BiasOf::scores},
+                      AttentionCase{2, 70, 70, 64, 64, DType::f16, true, nullptr, 0, BiasOf::scores},
+                      AttentionCase{1, 100, 144, 64, 64, DType::f16, true, nullptr, 0, BiasOf::scores, 0.1},
+                      AttentionCase{1, 130, 160, 32, 32, DType::f16, false, kTall, 0.06, BiasOf::scores},
+                      AttentionCase{1, 40, 64, 32, 32, DType::f16, false, kPairs, 0, BiasOf::scores, 0.1},
+                      AttentionCase{1, 60, 97, 192, 192, DType::bf16, true, nullptr, 0, BiasOf::scores}),
     [](const auto& info) { return nameOf(info.param); });
 
 TEST(FragmentAttentionChoice, LeavesWhatItCannotDo) {
