@@ -66,10 +66,19 @@ bool isBoundByLoads(const Op& op) {
   return std::holds_alternative<MapSchedule>(schedule) || std::holds_alternative<RowSchedule>(schedule);
 }
 
+/// Whether a product reads a value as a factor, maybe through views and casts: many times, once for each tile of its result.
+bool isFactor(const Value& value) {
+  return std::ranges::any_of(value.uses, [](const Use& use) {
+    const Op& user = *use.user();
+    if (user.info().has(table::view) || user.code == Opcode::cast) return isFactor(*user.result());
+    return user.info().fusion == table::Fusion::contraction;
+  });
+}
+
 /// Whether the reader can bind the leaves of the slice, and their prolonged live ranges cost no more bytes than the value
 /// has. A leaf that is read there or later anyway costs nothing, nor do small ones, such as the means of channels. If several
-/// kernels read the value (`shared`), the reader must also read no more bytes of the leaves than of the value; if it adds the
-/// elements, no more than it takes to store and read the value.
+/// kernels read the value (`shared`), or a product as a factor, the reader must also read no more bytes of the leaves than of
+/// the value; if it adds the elements, no more than it takes to store and read the value.
 bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Value*>& outside,
                    const Op& reader, const Value& value, bool shared) const {
   int64_t prolonged = 0, read = 0;
@@ -86,9 +95,11 @@ bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Va
     if (!argFor(reader, *source)) read += source->type.bytes();
   }
   if (shared && (!isCheap(slice) || !isBoundByLoads(reader))) return false;
-  const UseList& uses = argFor(reader, value)->uses;
-  const bool sums = std::ranges::any_of(uses, [](const Use& use) { return use.user()->code == Opcode::sum; });
-  if ((shared || sums) && read > (shared ? 1 : 2) * value.type.bytes()) return false;
+  const Value& arg = *argFor(reader, value);
+  const bool sums =
+      std::ranges::any_of(arg.uses, [](const Use& use) { return use.user()->code == Opcode::sum; });
+  const bool often = shared || isFactor(arg);
+  if ((often || sums) && read > (often ? 1 : 2) * value.type.bytes()) return false;
   return bound.fit() && prolonged <= value.type.bytes();
 }
 
