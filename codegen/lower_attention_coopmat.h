@@ -95,7 +95,10 @@ class CoopmatAttention final : public AttentionWalk {
   int64_t stagedKeys() const { return r_.forKeys ? f_.rows : f_.block; }
   /// Whether each step stages the biases of its keys.
   bool stagesKeys() const { return r_.bias && !byScore_ && !r_.forKeys; }
-  KV biasAt(const Index& query, const Index& key);
+  /// Neighbouring keys whose biases for a query are staged together.
+  int64_t biasLanes() const { return byScore_ && r_.keys % kLanes == 0 ? kLanes : 1; }
+  KV biasesAt(const Index& query, const Index& keys);
+  void stageBiases(const KV& loaded, const Index& query, const Index& group);
   StagingTasks biasTasks();
   std::pair<Index, Index> stagedPlace(const Index& task);
   void beginMore();

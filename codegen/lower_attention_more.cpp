@@ -43,25 +43,41 @@ int64_t AttentionFragments::bytesOfMore(const Op& attention) const {
 }
 
 void CoopmatAttention::shareMore() {
-  auto buffer = [&](Shape shape, const char* name) {
-    return kernel_.sharedBuffer(Type::buffer(DType::f32, 1, std::move(shape), BufMode::shared), name);
+  auto buffer = [&](DType dtype, int64_t lanes, Shape shape, const char* name) {
+    return kernel_.sharedBuffer(
+        Type::buffer(dtype, static_cast<int>(lanes), std::move(shape), BufMode::shared), name);
   };
-  if (r_.bias)
-    biases_ =
-        buffer(byScore_ ? Shape{stagedQueries(), stagedKeys() + kPadding} : Shape{stagedKeys()}, "bias");
-  if (r_.keep) keeps_ = buffer({f_.rows * f_.block / kSide}, "keep");
+  const int64_t lanes = biasLanes();
+  if (byScore_)
+    biases_ = buffer(DType::u32, lanes, {stagedQueries(), (stagedKeys() + kPadding) / lanes}, "bias");
+  else if (r_.bias)
+    biases_ = buffer(DType::f32, 1, {stagedKeys()}, "bias");
+  if (r_.keep) keeps_ = buffer(DType::f32, 1, {f_.rows * f_.block / kSide}, "keep");
 }
 
-/// The bias of a query and a key, of which there may be fewer, times log₂e.
-KV CoopmatAttention::biasAt(const Index& query, const Index& key) {
+/// The biases of a query and of group `keys` of biasLanes() keys. Indices behind the last are clamped.
+KV CoopmatAttention::biasesAt(const Index& query, const Index& keys) {
   const Shape& shape = r_.bias->type.shape;
+  const auto lanes = static_cast<int>(biasLanes());
+  Index key = c_.space.scale(inside(keys, r_.keys / lanes), lanes);
+  if (lanes > 1) key = c_.space.add(key, IndexSpace::lane());
   Indices all = lead_;
-  all.insert(all.end(), {inside(query, r_.queries), inside(key, r_.keys)});
+  all.insert(all.end(), {inside(query, r_.queries), key});
   all.erase(all.begin(), all.end() - shape.rank());
   for (int axis = 0; axis < shape.rank(); ++axis)
     if (shape[axis] == 1) all[static_cast<size_t>(axis)] = IndexSpace::constant(0);
-  const KV bias = kernel_.mul(c_.emitter.emit(r_.bias, all), KernelBuilder::f32(std::numbers::log2e));
-  return larger(bias, KernelBuilder::f32(kLeastBias));
+  return kernel_.widened(c_.emitter.emit(r_.bias, all), Type::scalar(DType::f32, lanes));
+}
+
+/// Stages biases, times log₂e. They are multiplied here and not as they are loaded, so that no invocation waits for a load
+/// before the products of its step.
+void CoopmatAttention::stageBiases(const KV& loaded, const Index& query, const Index& group) {
+  auto number = [&](double x) { return kernel_.splat(KernelBuilder::f32(x), loaded.lanes()); };
+  const KV biases = larger(kernel_.mul(loaded, number(std::numbers::log2e)), number(kLeastBias));
+  if (byScore_)
+    kernel_.store(kernel_.bitcast(biases, DType::u32), biases_, std::vector<KV>{at(query), at(group)});
+  else
+    kernel_.store(biases, biases_, at(group));
 }
 
 /// The bias of own keys, and 2^-(i+1) for key i of a matrix.
@@ -72,7 +88,8 @@ void CoopmatAttention::beginMore() {
   }
   if (!r_.bias || byScore_ || !r_.forKeys) return;
   tasks(f_.rows).store([&](const Index& task) {
-    kernel_.store(biasAt(IndexSpace::constant(0), c_.space.add(first_, task)), biases_, at(task));
+    const KV bias = biasesAt(IndexSpace::constant(0), c_.space.add(first_, task));
+    stageBiases(bias, {}, task);
   });
   kernel_.barrier();
 }
@@ -80,20 +97,25 @@ void CoopmatAttention::beginMore() {
 /// The tasks of a block's keep, one for each number.
 StagingTasks CoopmatAttention::keepTasks() { return tasks(f_.rows * f_.block / kSide); }
 
-/// The tasks of a bias that is staged in each step, and the query and the key of one among those that are staged.
-StagingTasks CoopmatAttention::biasTasks() { return tasks(byScore_ ? f_.rows * f_.block : stagedKeys()); }
+/// The tasks of a bias that is staged in each step, one for each group of keys of each staged query.
+StagingTasks CoopmatAttention::biasTasks() {
+  return tasks(byScore_ ? f_.rows * f_.block / biasLanes() : stagedKeys());
+}
 
+/// The query and the group of a task, among those that are staged.
 std::pair<Index, Index> CoopmatAttention::stagedPlace(const Index& task) {
   if (!byScore_) return {IndexSpace::constant(0), task};
-  return {c_.space.div(task, stagedKeys()), c_.space.mod(task, stagedKeys())};
+  const int64_t perRow = stagedKeys() / biasLanes();
+  return {c_.space.div(task, perRow), c_.space.mod(task, perRow)};
 }
 
 void CoopmatAttention::loadMore(const Index& block, std::vector<KV>& out) {
   const Index queries = r_.forKeys ? firstOf(block) : first_, keys = r_.forKeys ? first_ : firstOf(block);
   if (byScore_ || stagesKeys())
     biasTasks().load([&](const Index& task) {
-      const auto [query, key] = stagedPlace(task);
-      out.push_back(biasAt(c_.space.add(queries, query), c_.space.add(keys, key)));
+      const auto [query, group] = stagedPlace(task);
+      const Index firstGroup = c_.space.div(keys, biasLanes());
+      out.push_back(biasesAt(c_.space.add(queries, query), c_.space.add(firstGroup, group)));
     });
   if (!r_.keep) return;
   const int64_t count = stagedQueries();
@@ -114,9 +136,8 @@ std::span<const KV> CoopmatAttention::storeMore(std::span<const KV> loaded) {
   };
   if (byScore_ || stagesKeys())
     biasTasks().store([&](const Index& task) {
-      const auto [query, key] = stagedPlace(task);
-      kernel_.store(next(), biases_,
-                    byScore_ ? std::vector<KV>{at(query), at(key)} : std::vector<KV>{at(key)});
+      const auto [query, group] = stagedPlace(task);
+      stageBiases(next(), query, group);
     });
   if (r_.keep)
     keepTasks().store([&](const Index& task) {
@@ -130,7 +151,8 @@ KV CoopmatAttention::biased(const KV& score, int64_t row, int64_t column) {
   const Index own = plus(warpRow_, row * kSide), other = IndexSpace::constant(column * kSide);
   const Index query = r_.forKeys ? other : own, key = r_.forKeys ? own : other;
   const Type type = matrix(MatrixUse::acc);
-  const KV bias = byScore_ ? kernel_.coopmatLoad(biases_, {at(query), at(key)}, type, r_.forKeys)
+  const KV bias = byScore_ ? kernel_.coopmatLoad(biases_, {at(query), at(c_.space.div(key, biasLanes()))},
+                                                 type, r_.forKeys)
                            : kernel_.coopmatRepeat(biases_, at(key), type, !r_.forKeys);
   return kernel_.fma(score, KernelBuilder::f32(exponent_), bias);
 }

@@ -59,7 +59,8 @@ Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
   const bool narrow = isNarrow(matrix.dtype);
   const bool same = buffer.dtype == matrix.dtype && ((loads && narrow) || buffer.lanes == 1) &&
                     (buffer.mode == BufMode::shared || !narrow);
-  if (!inReach || (!same && !(narrow && buffer.dtype == DType::u32))) {
+  const bool words = buffer.dtype == DType::u32 && (narrow || loads);
+  if (!inReach || (!same && !words)) {
     // Shared buffers have no single 16-bit elements, so that such matrices are stored as u32 words there too.
     const std::string_view bound = narrow ? "u32" : name(matrix.dtype);
     return violation(op, "c2", "%{} is {}, not shared memory of {} or {} of {}", element->value->name,

@@ -48,7 +48,7 @@ Type operandType(const Op& op, const Operand& operand);
 /// gives f32.
 inline Type elementType(const Type& buffer) { return Type::scalar(computeType(buffer.dtype), buffer.lanes); }
 
-/// Scalars of a matrix in one element of a buffer: a word holds two scalars of 16 bits.
+/// Scalars of a matrix in one element of a buffer: a word holds two scalars of 16 bits, or one of 32.
 inline int64_t matrixScalars(const Type& buffer, const Type& matrix) {
   return buffer.lanes * byteSize(buffer.dtype) / byteSize(matrix.dtype);
 }

@@ -109,13 +109,13 @@ void Flattener::matrixLoad(const Op& op) {
     Place place = matrixPlace(element, matrix, op.flag("column_major"), slot);
     uint32_t loaded = allocate(buffer->type.lanes), to = base(op.result()) + slot;
     emit({Code::load, loaded, access(op, buffer, {place.row, place.column})});
-    // The lane of the element; in a buffer of words, the lane of the word that holds the scalar's bits.
-    const bool words = buffer->type.dtype == DType::u32;
-    const uint32_t of = words ? computed(Code::k_shr_u, place.lane, constant(1)) : place.lane;
+    // The lane of the element; where a word holds two scalars, the lane of the word that holds the scalar's bits.
+    const bool halves = buffer->type.dtype == DType::u32 && isNarrow(matrix.dtype);
+    const uint32_t of = halves ? computed(Code::k_shr_u, place.lane, constant(1)) : place.lane;
     emit({Code::move, to, loaded});
     for (uint32_t lane = 1; lane < buffer->type.lanes; ++lane)
       emit({Code::select, to, computed(Code::k_eq_u, of, constant(lane)), loaded + lane, to});
-    if (!words) continue;
+    if (!halves) continue;
     const uint32_t half = computed(Code::k_and_u, place.lane, constant(1));
     const uint32_t bits = computed(Code::k_shr_u, to, computed(Code::k_mul_u, half, constant(16)));
     emit({matrix.dtype == DType::f16 ? Code::k_unpack_f16_u : Code::k_unpack_bf16_u, to, bits});
