@@ -113,8 +113,8 @@ void loadBeforeReductions(OpList& ops) {
   int held = 0;
   for (auto it = std::next(reduction); it != ops.end(); ++it) {
     const Op* op = *it;
-    bool known = op->info().has(table::pure);
-    forEachUse(*op, [&](const Value* value) { known = known && !behind.contains(value->def); });
+    bool known = op->info().has(table::pure) &&
+                 everyUse(*op, [&](const Value* value) { return !behind.contains(value->def); });
     if (known && op->code == Opcode::k_load) {
       held += op->result()->type.lanes;
       known = op->in(0)->type.mode == BufMode::in && held <= kRegisters;

@@ -104,8 +104,7 @@ std::optional<Carriers> carriersOf(const Block& body, const Value& matrix,
   Carriers carriers{&matrix};
   for (const Op* op : body.ops) {
     if (op->code == Opcode::yield) break;
-    bool reads = false;
-    forEachUse(*op, [&](const Value* operand) { reads = reads || carriers.contains(operand); });
+    const bool reads = anyUse(*op, [&](const Value* operand) { return carriers.contains(operand); });
     if (!reads || ends(*op, carriers)) continue;
     if (!keepsElements(*op) || op->results.size() != 1 || !sameMatrix(*op->result(), matrix)) return {};
     carriers.insert(op->result());

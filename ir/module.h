@@ -3,6 +3,7 @@
 // builder.h builds ops, verify.h checks modules.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <initializer_list>
@@ -437,6 +438,18 @@ template <class Function>
 void forEachUse(const Op& op, Function&& fn) {
   for (const Operand& operand : op.operands) forEachValue(operand, fn);
 }
+/// Whether `holds` is true of a value that an op reads. Does not enter nested regions.
+template <class Predicate>
+bool anyUse(const Op& op, Predicate&& holds) {
+  bool any = false;
+  forEachUse(op, [&](const Value* value) { any = any || holds(value); });
+  return any;
+}
+/// Whether it is true of all of them.
+template <class Predicate>
+bool everyUse(const Op& op, Predicate&& holds) {
+  return !anyUse(op, [&](const Value* value) { return !holds(value); });
+}
 /// Calls fn on every op of the block and of nested regions, in text order.
 template <class Function>
 void walk(const Block& block, Function&& fn) {
@@ -444,6 +457,16 @@ void walk(const Block& block, Function&& fn) {
     fn(*op);
     for (const auto& region : op->regions) walk(*region, fn);
   }
+}
+/// Whether `holds` is true of an op in the regions of an op, at any depth.
+template <class Predicate>
+bool anyInside(const Op& op, Predicate&& holds) {
+  return std::ranges::any_of(op.regions, [&](const auto& region) { return anyOp(*region, holds); });
+}
+/// Whether `holds` is true of an op of the block or of nested regions.
+template <class Predicate>
+bool anyOp(const Block& block, Predicate&& holds) {
+  return std::ranges::any_of(block.ops, [&](const Op* op) { return holds(*op) || anyInside(*op, holds); });
 }
 
 /// A deep copy, with names, locations and attributes.

@@ -280,8 +280,7 @@ Result<Operand> Parser::logical(const Infix& infix, Operand left, const Loc& loc
   for (const Operand* each : {&left, &right})
     if (!each->isLiteral() && each->value->type != Type::scalar(DType::i1))
       return failAt(loc, "{} takes bool, not {}", infix.text, each->value->type.str());
-  bool reads = false;
-  walk(*side, [&](const Op& op) { reads |= op.code == Opcode::k_load; });
+  const bool reads = anyOp(*side, [](const Op& op) { return op.code == Opcode::k_load; });
   if (!reads || left.isLiteral()) {
     current_->ops.append(std::move(side->ops));
     if (left.isLiteral()) return (left.number() != 0) == (infix.code == Opcode::k_and) ? right : left;

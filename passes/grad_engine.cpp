@@ -102,9 +102,7 @@ void GradEngine::markActive(const std::vector<Op*>& ops) {
   for (const Op* each : ops) {
     const Op& op = *each;
     if (hasNoGradient(op.info().scalar)) continue;
-    bool reads = false;
-    forEachUse(op, [&](Value* value) { reads = reads || active_.count(value); });
-    if (!reads) continue;
+    if (!anyUse(op, [&](const Value* value) { return active_.contains(value); })) continue;
     for (const auto& result : op.results)
       if (isFloat(result->type.dtype)) active_.insert(result.get());
   }

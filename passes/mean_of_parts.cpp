@@ -142,9 +142,7 @@ class PartsCheck {
 
   /// For an op that reads a mean over the batch: whether its result for the batch is the mean of its results for the parts.
   bool isLinear(const Op& op) const {
-    bool rows = false;
-    forEachUse(op, [&](const Value* value) { rows = rows || isRows(value); });
-    if (rows) return false;
+    if (anyUse(op, [&](const Value* value) { return isRows(value); })) return false;
     switch (op.code) {
     case Opcode::add:
     case Opcode::sub:

@@ -169,9 +169,8 @@ class NarrowProducts {
   /// Finds the values that depend on the seed of the gradient.
   void findGradients() {
     for (const Op* op : func_.body.ops) {
-      bool depends = op->code == Opcode::constant && as::constant(*op).seed();
-      forEachUse(*op, [&](const Value* value) { depends = depends || gradients_.contains(value); });
-      if (depends)
+      const bool isSeed = op->code == Opcode::constant && as::constant(*op).seed();
+      if (isSeed || anyUse(*op, [&](const Value* value) { return gradients_.contains(value); }))
         for (const auto& result : op->results) gradients_.insert(result.get());
     }
   }

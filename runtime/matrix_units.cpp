@@ -136,8 +136,8 @@ bool choosesMatrices(const Module& module) {
     walk(item->body, [&](const Op& op) {
       own = own || op.code == Opcode::k_coopmat_mma;
       const Attr* precision = find(op.attrs, "precision");
-      narrow = narrow || (precision && precision->text != "f32");
-      forEachUse(op, [&](const Value* value) { narrow = narrow || isNarrow(value->type.dtype); });
+      narrow = narrow || (precision && precision->text != "f32") ||
+               anyUse(op, [](const Value* value) { return isNarrow(value->type.dtype); });
     });
   return narrow && !own;
 }

@@ -391,8 +391,7 @@ int64_t codeSize(const Item& kernel) {
 KernelCost kernelCost(const Module& module, const Item& kernel, const std::array<int64_t, 3>& grid) {
   auto target = targetOf(module.attrs);
   const int64_t subgroup = target ? target->subgroup : 1;
-  bool calls = false;
-  walk(kernel.body, [&](Op& op) { calls = calls || op.code == Opcode::k_call; });
+  const bool calls = anyOp(kernel.body, [](const Op& op) { return op.code == Opcode::k_call; });
   if (!calls) return Counter(kernel, grid, subgroup).run();
   std::vector<Shape> shapes;
   for (const auto& arg : kernel.body.args) shapes.push_back(arg->type.shape);

@@ -18,9 +18,7 @@ inline const Operand* elementOf(const Op& op) {
 /// Whether an op, or an op in its bodies, accesses an element of this buffer.
 inline bool touches(const Op& op, const Value* buffer) {
   if (const Operand* element = elementOf(op); element && element->value == buffer) return true;
-  return std::ranges::any_of(op.regions, [&](const auto& region) {
-    return std::ranges::any_of(region->ops, [&](const auto& inner) { return touches(*inner, buffer); });
-  });
+  return anyInside(op, [&](const Op& inner) { return touches(inner, buffer); });
 }
 
 }  // namespace tg

@@ -125,10 +125,8 @@ void removeCarried(Op& op, const std::vector<bool>& gone) {
 }
 
 void inlineCalls(const Module& module, Item& kernel, bool keepOwnVjp) {
-  bool calls = false;
-  walk(kernel.body, [&](const Op& op) { calls = calls || op.code == Opcode::k_call; });
-  if (!calls) return;
-  Inliner(module, kernel, keepOwnVjp).block(kernel.body);
+  if (anyOp(kernel.body, [](const Op& op) { return op.code == Opcode::k_call; }))
+    Inliner(module, kernel, keepOwnVjp).block(kernel.body);
 }
 
 }  // namespace tg

@@ -68,9 +68,7 @@ bool isLegal(const Op& op) { return op.code != Opcode::k_call && !isExpanded(op.
 
 void legalize(const Module* module, Item& kernel) {
   if (module) inlineCalls(*module, kernel);
-  bool legal = true;
-  walk(kernel.body, [&](Op& op) { legal = legal && isLegal(op); });
-  if (!legal) Expander(kernel).block(kernel.body);
+  if (anyOp(kernel.body, [](const Op& op) { return !isLegal(op); })) Expander(kernel).block(kernel.body);
 }
 
 }  // namespace tg

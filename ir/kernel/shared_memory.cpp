@@ -133,10 +133,8 @@ int64_t localBytes(const Item& kernel) { return bytesMadeBy(Opcode::k_local, ker
 
 void overlapSharedBuffers(Item& kernel) {
   // A buffer whose extent tgk.dim reads must keep it, and one that holds the rows of a matrix its row length.
-  bool fixed = false;
-  walk(kernel.body, [&](const Op& op) {
-    bool dim = op.code == Opcode::k_dim && op.in(0)->type.mode == BufMode::shared;
-    fixed = fixed || dim || isCoopmatOp(op.code);
+  const bool fixed = anyOp(kernel.body, [](const Op& op) {
+    return isCoopmatOp(op.code) || (op.code == Opcode::k_dim && op.in(0)->type.mode == BufMode::shared);
   });
   if (!fixed) Overlap(kernel).run();
 }

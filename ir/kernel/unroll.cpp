@@ -26,9 +26,7 @@ struct Bounds {
 };
 
 bool holdsLoop(const Block& block) {
-  bool holds = false;
-  walk(block, [&](const Op& op) { holds = holds || op.code == Opcode::k_for; });
-  return holds;
+  return anyOp(block, [](const Op& op) { return op.code == Opcode::k_for; });
 }
 
 size_t opsIn(const Block& block) {

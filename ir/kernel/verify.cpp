@@ -75,9 +75,8 @@ Result<void> KernelVerifier::run() {
   if (errors_.empty()) {  // these checks rely on well-formed ops
     memory();
     barriers(kernel_.body, nullptr, Uniformity(kernel_));
-    bool any = false;
-    walk(kernel_.body, [&](Op& op) { any = any || isCoopmatOp(op.code); });
-    if (any) matrices(kernel_.body, nullptr, Uniformity(kernel_, Uniformity::Scope::subgroup));
+    if (anyOp(kernel_.body, [](const Op& op) { return isCoopmatOp(op.code); }))
+      matrices(kernel_.body, nullptr, Uniformity(kernel_, Uniformity::Scope::subgroup));
   }
   if (!errors_.empty()) return std::move(errors_);
   return {};

@@ -43,9 +43,8 @@ void widenOperands(Op& op, Builder& builder) {
 
 bool computesNarrow(const Op& op) {
   if (keepsType(op)) return false;
-  bool found = std::ranges::any_of(op.results, [](const auto& each) { return narrow(*each); });
-  forEachUse(op, [&](const Value* value) { found = found || narrow(*value); });
-  return found;
+  return std::ranges::any_of(op.results, [](const auto& each) { return narrow(*each); }) ||
+         anyUse(op, [](const Value* value) { return narrow(*value); });
 }
 
 static void computeInF32(Module& module, Item& func, const Target& target) {

@@ -263,8 +263,8 @@ static bool moveDown(OpList& ops, Op* op, Op* to) {
   std::vector<Op*> moved;
   std::unordered_set<const Op*> follow;
   for (Op* each = op;; each = each->next()) {
-    bool follows = each == op;
-    forEachUse(*each, [&](Value* value) { follows = follows || follow.contains(value->def); });
+    const bool follows =
+        each == op || anyUse(*each, [&](const Value* value) { return follow.contains(value->def); });
     if (follows && (each == to || formOf(*each) || !each->info().has(table::pure))) return false;
     if (each == to) break;
     if (follows) follow.insert(each), moved.push_back(each);

@@ -106,10 +106,10 @@ void Former::keepEffects() {
   auto isOutside = [](const Op& op) { return isBoundary(op) || isCollective(op); };
   // These collectives take parts from values where they are, and put them together elsewhere.
   auto leaves = [](const Op& op) { return isCollective(op) && op.code != Opcode::all_reduce; };
-  bool copies = false;
-  for (Op* op : func_.body.ops)
-    if (isOutside(*op) && !leaves(*op))
-      forEachUse(std::as_const(*op), [&](const Value* value) { copies = copies || needsCopy(*value); });
+  const bool copies = std::ranges::any_of(func_.body.ops, [&](const Op* op) {
+    return isOutside(*op) && !leaves(*op) &&
+           anyUse(*op, [&](const Value* value) { return needsCopy(*value); });
+  });
   NameTable names;
   if (copies) names.takeAll(func_.body);
   Builder builder(func_.body.ops, &names);

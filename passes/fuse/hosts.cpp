@@ -62,14 +62,8 @@ bool visitsElements(const Op& fused, const Value& value) {
   for (const Operand& operand : fused.operands)
     if (operand.bindsValue() && operand.items[0].value == &value) reached.insert(operand.value);
   for (const Op* op : fused.regions[0]->ops) {
-    bool reads = false;
-    forEachUse(*op, [&](const Value* read) { reads = reads || reached.contains(read); });
-    if (!reads) continue;
-    if (op->code == Opcode::yield) {
-      bool stored = false;
-      forEachUse(*op, [&](const Value* read) { stored = stored || reached.contains(read); });
-      return stored;
-    }
+    if (!anyUse(*op, [&](const Value* read) { return reached.contains(read); })) continue;
+    if (op->code == Opcode::yield) return true;
     if (!keepsElements(*op)) return false;
     for (const auto& result : op->results) {
       if (result->type.elements() != elements) return false;
@@ -102,9 +96,8 @@ bool sharesLoops(const Op& kernel, const Op& host, const Value& value) {
 bool depends(const std::vector<const Op*>& kernels, size_t later, size_t earlier) {
   std::unordered_set<const Value*> follow;
   for (size_t at = earlier; at <= later; ++at) {
-    bool follows = at == earlier;
-    forEachUse(*kernels[at], [&](const Value* value) { follows = follows || follow.contains(value); });
-    if (!follows) continue;
+    if (at != earlier && !anyUse(*kernels[at], [&](const Value* value) { return follow.contains(value); }))
+      continue;
     if (at == later) return true;
     for (const auto& result : kernels[at]->results) follow.insert(result.get());
   }

@@ -23,9 +23,7 @@ static bool isOfPlaces(const Op& op) {
   const DType type = op.result()->type.dtype;
   if (!op.info().has(table::view) && (!keepsElements(op) || (type != DType::i1 && type != DType::i32)))
     return false;
-  bool ofPlaces = true;
-  forEachUse(op, [&](const Value* value) { ofPlaces = ofPlaces && value->def && isOfPlaces(*value->def); });
-  return ofPlaces;
+  return everyUse(op, [](const Value* value) { return value->def && isOfPlaces(*value->def); });
 }
 
 bool draws(const Op& op) {

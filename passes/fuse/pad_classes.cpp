@@ -185,9 +185,7 @@ void ClassPadder::sum(Op& op, const Padded& padded) {
 
 /// Replaces an operand by its padded value where the op can take that, else by the slice without padding.
 void ClassPadder::visit(Op& op) {
-  bool reads = false;
-  forEachUse(std::as_const(op), [&](const Value* value) { reads = reads || padded_.contains(value); });
-  if (!reads) return;
+  if (!anyUse(op, [&](const Value* value) { return padded_.contains(value); })) return;
   builder_.setBefore(&op).setLoc(op.loc);
   auto first = op.numOperands() > 0 ? padded_.find(op.in(0)) : padded_.end();
   const bool isFirst = first != padded_.end();

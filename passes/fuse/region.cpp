@@ -33,16 +33,14 @@ Region aloneInRegion(const Op& op) {
 }
 
 bool keepsOrder(const Op& op, const Value* base) {
-  bool found = false;
-  forEachUse(op, [&](const Value* value) {
+  return anyUse(op, [&](const Value* value) {
     // The base may be a reshape itself, if that is stored.
     auto passes = [](const Op& def) {
       return def.code == Opcode::reshape || def.code == Opcode::stop_gradient || isWidening(def);
     };
     while (value != base && value->def && passes(*value->def)) value = value->def->in(0);
-    found = found || value == base;
+    return value == base;
   });
-  return found;
 }
 
 bool roundsAttention(const Op& op, const Value& value) {

@@ -245,9 +245,7 @@ bool Rematerializer::follows(const Value& value) {
 
 /// Whether a kernel reads only parameters and states.
 bool readsSymbols(const Op& fused) {
-  bool all = true;
-  forEachUse(fused, [&](const Value* value) { all = all && value->def && readsSymbol(*value->def); });
-  return all;
+  return everyUse(fused, [](const Value* value) { return value->def && readsSymbol(*value->def); });
 }
 
 /// How to spare a value at the peak. Nothing if that is impossible, or the copy would not be read later than `found` is.

@@ -127,8 +127,7 @@ bool PieceBuilder::isThere(const Value& value, std::vector<Op*>& missing) const 
   } else if (!isInline(*def) && value.type.bytes() > kAhead) {
     return false;
   }
-  bool there = true;
-  forEachUse(std::as_const(*def), [&](const Value* operand) { there = there && isThere(*operand, missing); });
+  const bool there = everyUse(*def, [&](const Value* operand) { return isThere(*operand, missing); });
   if (there) missing.push_back(def);
   return there;
 }
@@ -136,9 +135,7 @@ bool PieceBuilder::isThere(const Value& value, std::vector<Op*>& missing) const 
 /// Moves an op to the end of `out`, after the ops that it still needs. False if those may not be computed ahead.
 bool PieceBuilder::take(Op* op, OpList& out) {
   std::vector<Op*> missing;
-  bool there = true;
-  forEachUse(std::as_const(*op), [&](const Value* value) { there = there && isThere(*value, missing); });
-  if (!there) return false;
+  if (!everyUse(*op, [&](const Value* value) { return isThere(*value, missing); })) return false;
   for (Op* each : missing) out.push_back(made_.take(each));
   out.push_back(made_.take(op));
   return true;

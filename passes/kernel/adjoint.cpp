@@ -54,9 +54,7 @@ void AdjointSweep::reverseOp(const Op& op) {
 
 /// Emits a barrier for an op with barriers inside but nothing to reverse: earlier accesses must still be complete.
 void AdjointSweep::barrierIfNeeded(const Op& op) {
-  bool inside = false;
-  for (const auto& region : op.regions) walk(*region, [&](Op& inner) { inside |= synchronizes(inner); });
-  if (inside) builder_.barrier();
+  if (anyInside(op, synchronizes)) builder_.barrier();
 }
 
 std::vector<const Value*> AdjointSweep::captured(const Op& op) const {

@@ -186,11 +186,7 @@ bool isOrdered(const Op& op) {
   return element && element->value->type.mode != BufMode::local && element->value->type.mode != BufMode::in;
 }
 
-bool holdsAny(const Op& op, bool (*wanted)(const Op&)) {
-  bool found = wanted(op);
-  for (const auto& region : op.regions) walk(*region, [&](Op& inner) { found |= wanted(inner); });
-  return found;
-}
+bool holdsAny(const Op& op, bool (*wanted)(const Op&)) { return wanted(op) || anyInside(op, wanted); }
 
 bool isBarrier(const Op& op) { return op.code == Opcode::k_barrier; }
 

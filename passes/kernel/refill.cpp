@@ -64,12 +64,6 @@ std::vector<std::unique_ptr<Refill>> RefillFinder::run() {
   return std::move(out_);
 }
 
-bool synchronizesInside(const Op& op) {
-  bool found = false;
-  for (const auto& region : op.regions) walk(*region, [&](Op& inner) { found |= synchronizes(inner); });
-  return found;
-}
-
 /// Collects the loads and stores of a buffer in an op and its bodies.
 void accessesIn(const Op& op, const Value* buffer, std::vector<const Op*>& loads,
                 std::vector<const Op*>& stores) {
@@ -101,7 +95,7 @@ void RefillFinder::refillsOf(const Value* buffer, const Accesses& accesses) {
     accessesIn(*op, buffer, loads, stores);
     if (!stores.empty() && (!now.loads.empty() || !loads.empty() || !usable)) restart();
     if (!stores.empty()) {
-      usable = usable && loads.empty() && !synchronizesInside(*op);
+      usable = usable && loads.empty() && !anyInside(*op, synchronizes);
       now.stores.insert(now.stores.end(), stores.begin(), stores.end());
       synchronized = false;
     } else if (usable && !now.stores.empty() && (synchronized || buffer->type.mode == BufMode::local)) {
@@ -163,9 +157,7 @@ bool RefillFinder::steady(const Value* value, const std::vector<const Op*>& loop
   const Op& op = *value->def;
   bool load = isLoad(op) && !facts_.isMutable(elementOf(op)->value);
   if (!load && !isArithmetic(op)) return false;
-  bool all = true;
-  forEachUse(op, [&](Value* used) { all = all && steady(used, loops); });
-  return all;
+  return everyUse(op, [&](const Value* used) { return steady(used, loops); });
 }
 
 /// Whether two operands are the same value, or are computed by equal ops.

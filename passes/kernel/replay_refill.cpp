@@ -82,9 +82,7 @@ std::vector<KV> Replay::placeAgain(const FilledAgain& target, const Operand& ele
 bool Replay::fills(const Op& op, const Block& block) const {
   if (const Refill* refill = facts_.refillOf(op))
     return writesElement(op) && refill->block == &block && !stays(*refill);
-  return std::ranges::any_of(op.regions, [&](const auto& region) {
-    return std::ranges::any_of(region->ops, [&](const auto& inner) { return fills(*inner, block); });
-  });
+  return anyInside(op, [&](const Op& inner) { return fills(inner, block); });
 }
 
 /// Fills the buffers of an open block again, unless that was done since it was opened. A barrier before it waits for loads

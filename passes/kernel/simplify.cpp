@@ -30,9 +30,7 @@ void makeNamesUnique(Item& kernel) {
 
 void simplifyKernel(Item& kernel) {
   // The parts handle accesses of one element; a matrix access has 256.
-  bool matrices = false;
-  walk(kernel.body, [&](Op& op) { matrices = matrices || isCoopmatOp(op.code); });
-  if (matrices) return;
+  if (anyOp(kernel.body, [](const Op& op) { return isCoopmatOp(op.code); })) return;
   for (std::string before, now = print(kernel); now != before; now = print(kernel)) {
     before = std::move(now);
     foldConstants(kernel);

@@ -34,9 +34,7 @@ double speedOf(const Op& region) {
   if (!std::holds_alternative<CoopmatSchedule>(schedule) &&
       !std::holds_alternative<CoopmatAttentionSchedule>(schedule))
     return 1;
-  bool byHalves = false;
-  walk(*region.regions[0], [&](const Op& op) { byHalves = byHalves || isSplit(op); });
-  return byHalves ? fuse::kMatrixSpeed / 3 : fuse::kMatrixSpeed;
+  return anyInside(region, isSplit) ? fuse::kMatrixSpeed / 3 : fuse::kMatrixSpeed;
 }
 
 }  // namespace

@@ -74,13 +74,12 @@ bool tellsAny(const std::vector<TunedRegion>& regions) {
 
 /// Whether any product reads f32 operands and multiplies them in f32.
 bool hasWideProducts(const Module& module) {
-  bool has = false;
-  for (const Item* func : module.all(ItemKind::func))
-    walk(func->body, [&](const Op& op) {
-      has = has || (op.code == Opcode::matmul && as::matmul(op).precision() == "f32" &&
-                    op.in(0)->type.dtype == DType::f32);
-    });
-  return has;
+  auto isWide = [](const Op& op) {
+    return op.code == Opcode::matmul && as::matmul(op).precision() == "f32" &&
+           op.in(0)->type.dtype == DType::f32;
+  };
+  return std::ranges::any_of(module.all(ItemKind::func),
+                             [&](const Item* func) { return anyOp(func->body, isWide); });
 }
 
 /// Advice on whether to use products of f16 (f32x3) for f32 on this device.
