@@ -15,6 +15,7 @@ Attr Attr::boolean(bool value) {
   attr.integer = value;
   return attr;
 }
+Attr Attr::of(int value) { return of(int64_t{value}); }
 Attr Attr::of(int64_t value) {
   Attr attr;
   attr.kind = Kind::integer;

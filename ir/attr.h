@@ -25,6 +25,7 @@ struct Attr {
 
   static Attr boolean(bool value);
   static Attr of(int64_t value);
+  static Attr of(int value);
   static Attr of(double value);
   static Attr string(std::string value);
   static Attr word(std::string value);

@@ -14,8 +14,8 @@ std::vector<int64_t> allAxes(int rank) {
 }
 
 TensorExpr iota(Builder& builder, const Shape& shape, int axis) {
-  return {&builder, builder.op(Opcode::iota, {}, {{"axis", Attr::of(int64_t{axis})}},
-                               {Type::tensor(DType::i32, shape)})};
+  return {&builder,
+          builder.op(Opcode::iota, {}, {{"axis", Attr::of(axis)}}, {Type::tensor(DType::i32, shape)})};
 }
 
 }  // namespace tg

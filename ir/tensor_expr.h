@@ -38,7 +38,15 @@ struct TensorExpr {
   TensorExpr constant(double number) const {
     return {builder, builder->constant(number, Type::tensor(dtype(), {}))};
   }
-  TensorExpr unary(Opcode code) const { return {builder, builder->op(code, {value})}; }
+  TensorExpr transpose(std::vector<int64_t> perm) const {
+    return {builder, builder->transpose(value, std::move(perm))};
+  }
+  TensorExpr part(int axis, int64_t from, int64_t to) const {
+    return {builder, builder->part(value, axis, from, to)};
+  }
+  TensorExpr unary(Opcode code, AttrList attrs = {}) const {
+    return {builder, builder->op(code, {value}, std::move(attrs))};
+  }
   TensorExpr binary(Opcode code, const TensorExpr& rhs) const {
     return {builder, builder->op(code, {value, rhs.value})};
   }

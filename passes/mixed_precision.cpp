@@ -101,7 +101,7 @@ class LossScaling {
 
   void run(Op& start) {
     declare(kScale, float_, Attr::of(options_.lossScale));
-    declare(kGood, count_, Attr::of(int64_t{0}));
+    declare(kGood, count_, Attr::of(0));
     seed(start);
     divide();
     adapt();

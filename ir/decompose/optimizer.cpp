@@ -30,9 +30,7 @@ Results expand(at::sum_of_squares, const Composite& composite) {
   for (Value* operand : composite.operands) {
     TensorExpr squares = square(TensorExpr{&composite.builder, operand});
     if (squares.rank() > 0)
-      squares = operand->type.elements() == 1
-                    ? TensorExpr{&composite.builder, composite.builder.reshape(squares.value, {})}
-                    : squares.sum(allAxes(squares.rank()));
+      squares = operand->type.elements() == 1 ? squares.reshape({}) : squares.sum(allAxes(squares.rank()));
     total = total ? total + squares : squares;
   }
   return {total};

@@ -26,8 +26,7 @@ Results expand(at::dropout, const Composite& composite) {
 Results expand(at::categorical, const Composite& composite) {
   TensorExpr logits = composite[0].cast(DType::f32);
   TensorExpr e = max(-log(max(uniformLike(logits, composite), 0x1p-25)), 0x1p-25);
-  return {{logits.builder, logits.builder->op(Opcode::argmax, {(logits - log(e)).value},
-                                              {{"axis", composite.op.attr("axis")}})}};
+  return {(logits - log(e)).unary(Opcode::argmax, {{"axis", composite.op.attr("axis")}})};
 }
 
 }  // namespace tg::decomposition

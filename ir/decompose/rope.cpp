@@ -9,16 +9,13 @@
 namespace tg::decomposition {
 
 /// Columns [from, to) of the last axis.
-static TensorExpr columns(const TensorExpr& x, int64_t from, int64_t to) {
-  return {x.builder, x.builder->part(x.value, x.rank() - 1, from, to)};
-}
-
 static TensorExpr rotated(const TensorExpr& x, const TensorExpr& cosine, const TensorExpr& sine) {
   const int64_t width = x.shape().back();
-  TensorExpr a = columns(x, 0, width / 2), b = columns(x, width / 2, width);
+  const int last = x.rank() - 1;
+  TensorExpr a = x.part(last, 0, width / 2), b = x.part(last, width / 2, width);
   TensorExpr c = cosine.cast(x.dtype()), s = sine.cast(x.dtype());
   Value* joined = x.builder->op(Opcode::concat, {(a * c - b * s).value, (b * c + a * s).value},
-                                {{"axis", Attr::of(int64_t{x.rank() - 1})}});
+                                {{"axis", Attr::of(last)}});
   return {x.builder, joined};
 }
 

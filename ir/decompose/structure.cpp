@@ -12,7 +12,7 @@ Results expand(at::swap_axes, const Composite& composite) {
   std::vector<int64_t> perm = allAxes(x.rank());
   std::swap(perm[static_cast<size_t>(normalAxis(as::swap_axes(composite.op).axis0(), x.rank()))],
             perm[static_cast<size_t>(normalAxis(as::swap_axes(composite.op).axis1(), x.rank()))]);
-  return {{&composite.builder, composite.builder.transpose(x.value, perm)}};
+  return {x.transpose(perm)};
 }
 
 // Each operand gets an axis of extent 1, along which they are concatenated
@@ -24,8 +24,7 @@ Results expand(at::stack, const Composite& composite) {
     one.push(axis == at ? 1 : shape[axis < at ? axis : axis - 1]);
   std::vector<Value*> parts;
   for (Value* operand : composite.operands) parts.push_back(composite.builder.reshape(operand, one));
-  return {{&composite.builder,
-           composite.builder.op(Opcode::concat, parts, {{"axis", Attr::of(static_cast<int64_t>(at))}})}};
+  return {{&composite.builder, composite.builder.op(Opcode::concat, parts, {{"axis", Attr::of(at)}})}};
 }
 
 Results expand(at::split, const Composite& composite) {
@@ -37,7 +36,7 @@ Results expand(at::split, const Composite& composite) {
   Results out;
   int64_t start = 0;
   for (int64_t size : sizes) {
-    out.push_back({&composite.builder, composite.builder.part(x.value, axis, start, start + size)});
+    out.push_back(x.part(axis, start, start + size));
     start += size;
   }
   return out;

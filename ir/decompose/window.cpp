@@ -14,10 +14,6 @@ namespace tg::decomposition {
 static constexpr int kH = 2, kW = 3;
 static constexpr double kNever = -std::numeric_limits<double>::infinity();  // padding of a maximum
 
-static TensorExpr transposed(const TensorExpr& x, std::vector<int64_t> perm) {
-  return {x.builder, x.builder->transpose(x.value, std::move(perm))};
-}
-
 /// Pads H and W with this many elements before and behind; a negative number crops.
 static TensorExpr extended(const TensorExpr& x, std::array<int64_t, 2> before, std::array<int64_t, 2> behind,
                            double value = 0) {
@@ -49,8 +45,7 @@ static TensorExpr cropped(const TensorExpr& x, const Window& window, std::array<
 
 /// The index of the first maximum along an axis, which is kept.
 static TensorExpr argmax(const TensorExpr& x, int64_t axis) {
-  return {x.builder, x.builder->op(Opcode::argmax, {x.value},
-                                   {{"axis", Attr::of(axis)}, {"keepdims", Attr::boolean(true)}})};
+  return x.unary(Opcode::argmax, {{"axis", Attr::of(axis)}, {"keepdims", Attr::boolean(true)}});
 }
 
 static TensorExpr unfold(const TensorExpr& x, int axis, int64_t size, int64_t step, int64_t dilation) {
@@ -59,11 +54,10 @@ static TensorExpr unfold(const TensorExpr& x, int axis, int64_t size, int64_t st
     shape.push(1);
     return x.reshape(shape);
   }
-  return {x.builder, x.builder->op(Opcode::unfold, {x.value},
-                                   {{"axis", Attr::of(int64_t{axis})},
-                                    {"size", Attr::of(size)},
-                                    {"step", Attr::of(step)},
-                                    {"dilation", Attr::of(dilation)}})};
+  return x.unary(Opcode::unfold, {{"axis", Attr::of(axis)},
+                                  {"size", Attr::of(size)},
+                                  {"step", Attr::of(step)},
+                                  {"dilation", Attr::of(dilation)}});
 }
 
 /// The windows of NxCxHxW as NxCxOHxOWxkhxkw.
@@ -83,11 +77,10 @@ static TensorExpr folded(const TensorExpr& p, const Window& window, std::array<i
       out = out.reshape(shape);
       continue;
     }
-    out.value = p.builder->op(Opcode::fold, {out.value},
-                              {{"axis", Attr::of(int64_t{kH + i})},
-                               {"extent", Attr::of(size[static_cast<size_t>(i)] + 2 * axis.padding)},
-                               {"step", Attr::of(axis.step)},
-                               {"dilation", Attr::of(axis.dilation)}});
+    out = out.unary(Opcode::fold, {{"axis", Attr::of(kH + i)},
+                                   {"extent", Attr::of(size[static_cast<size_t>(i)] + 2 * axis.padding)},
+                                   {"step", Attr::of(axis.step)},
+                                   {"dilation", Attr::of(axis.dilation)}});
   }
   return cropped(out, window, size);
 }
@@ -95,7 +88,7 @@ static TensorExpr folded(const TensorExpr& p, const Window& window, std::array<i
 /// NxCxOHxOWxkhxkw as NxGx(C/G·kh·kw)x(OH·OW): the right operand of a convolution's product.
 static TensorExpr columns(const TensorExpr& windows, int64_t groups) {
   const Shape shape = windows.shape();
-  return transposed(windows, {0, 1, 4, 5, 2, 3})
+  return windows.transpose({0, 1, 4, 5, 2, 3})
       .reshape({shape[0], groups, shape[1] / groups * shape[4] * shape[5], shape[2] * shape[3]});
 }
 
@@ -122,10 +115,11 @@ Results expand(at::conv2d_grad_weight, const Composite& composite) {
   TensorExpr windows = unfolded(padded(x, window), window);
   int64_t images = x.shape()[0], channels = x.shape()[1], outputs = dy.shape()[1];
   int64_t positions = dy.shape()[kH] * dy.shape()[kW], size = window[0].size * window[1].size;
-  TensorExpr left = transposed(dy.reshape({images, groups, outputs / groups, positions}), {1, 2, 0, 3})
+  TensorExpr left = dy.reshape({images, groups, outputs / groups, positions})
+                        .transpose({1, 2, 0, 3})
                         .reshape({groups, outputs / groups, images * positions});
   TensorExpr right =
-      transposed(windows, {1, 4, 5, 0, 2, 3}).reshape({groups, channels / groups * size, images * positions});
+      windows.transpose({1, 4, 5, 0, 2, 3}).reshape({groups, channels / groups * size, images * positions});
   TensorExpr dw = product(left, right, false, true);
   return {dw.reshape({outputs, channels / groups, window[0].size, window[1].size})};
 }
@@ -141,7 +135,8 @@ static TensorExpr gradByGather(const TensorExpr& w, const TensorExpr& dy, const 
   TensorExpr rows = unfold(extended(dy, before, behind), kH, window[0].size, 1, -window[0].dilation);
   TensorExpr windows = unfold(rows, kW, window[1].size, 1, -window[1].dilation);
   int64_t outputs = w.shape()[0] / groups, inputs = w.shape()[1], each = window[0].size * window[1].size;
-  TensorExpr kernels = transposed(w.reshape({groups, outputs, inputs, each}), {0, 2, 1, 3})
+  TensorExpr kernels = w.reshape({groups, outputs, inputs, each})
+                           .transpose({0, 2, 1, 3})
                            .reshape({groups, inputs, outputs * each});
   return product(kernels, columns(windows, groups), false, false)
       .reshape({dy.shape()[0], groups * inputs, size[0], size[1]});
@@ -158,7 +153,7 @@ static TensorExpr gradByScatter(const TensorExpr& w, const TensorExpr& dy, const
   TensorExpr p =
       product(kernels, right, true, false)
           .reshape({shape[0], groups * inputs, window[0].size, window[1].size, shape[kH], shape[kW]});
-  return folded(transposed(p, {0, 1, 4, 5, 2, 3}), window, size);
+  return folded(p.transpose({0, 1, 4, 5, 2, 3}), window, size);
 }
 
 static TensorExpr gradInput(const TensorExpr& w, const TensorExpr& dy, const Op& op,

@@ -239,11 +239,9 @@ Tensor oneHot(const Arg& ids, int64_t depth, DType dtype) {
 }
 Tensor embedding(const Arg& table, const Arg& ids) { return make(Opcode::embedding, {table, ids}); }
 
-Tensor softmax(const Arg& x, int axis) {
-  return make(Opcode::softmax, {x}, {{"axis", Attr::of(int64_t{axis})}});
-}
+Tensor softmax(const Arg& x, int axis) { return make(Opcode::softmax, {x}, {{"axis", Attr::of(axis)}}); }
 Tensor logSoftmax(const Arg& x, int axis) {
-  return make(Opcode::log_softmax, {x}, {{"axis", Attr::of(int64_t{axis})}});
+  return make(Opcode::log_softmax, {x}, {{"axis", Attr::of(axis)}});
 }
 Tensor softmaxCausalLast(const Arg& x) {
   return make(Opcode::softmax, {x}, {{"causal", Attr::boolean(true)}});

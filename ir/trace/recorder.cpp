@@ -329,7 +329,7 @@ Tensor Recorder::argument(const Key& name, const Dims& shape, DType dtype, int b
   Value* arg = func_.body.addArg(*type, builder_.names().unique(name.text));
   arg->name = name.text;  // a value of this name is renamed when the function ends
   arg->loc = loc;
-  if (batch >= 0) arg->attrs = {{"batch", Attr::of(int64_t{batch})}};
+  if (batch >= 0) arg->attrs = {{"batch", Attr::of(batch)}};
   if (!dims.empty()) arg->attrs = {{"dims", dimsAttr(dims)}};
   return handle(arg);
 }

@@ -27,22 +27,17 @@ using decomposition::product;
 constexpr int64_t kVector = 8;  ///< elements of 16 bits that are loaded at a time for matrix units
 const std::vector<int64_t> kChannelsLast{0, 2, 3, 1};
 
-TensorExpr transposed(const TensorExpr& x, std::vector<int64_t> perm) {
-  return {x.builder, x.builder->transpose(x.value, std::move(perm))};
-}
-
 /// The windows of an NxHxWxC image as Nx(OH·OW)x(kh·kw·C). `backwards`: each window is read from its last element, step 1.
 TensorExpr rows(const TensorExpr& image, const Window& window, bool backwards) {
   TensorExpr x = image;
   for (int i = 0; i < 2; ++i) {
     const WindowAxis& axis = window[static_cast<size_t>(i)];
-    x.value = x.builder->op(Opcode::unfold, {x.value},
-                            {{"axis", Attr::of(int64_t{1 + i})},
-                             {"size", Attr::of(axis.size)},
-                             {"step", Attr::of(backwards ? 1 : axis.step)},
-                             {"dilation", Attr::of(backwards ? -axis.dilation : axis.dilation)}});
+    x = x.unary(Opcode::unfold, {{"axis", Attr::of(1 + i)},
+                                 {"size", Attr::of(axis.size)},
+                                 {"step", Attr::of(backwards ? 1 : axis.step)},
+                                 {"dilation", Attr::of(backwards ? -axis.dilation : axis.dilation)}});
   }
-  const TensorExpr windows = transposed(x, {0, 1, 2, 4, 5, 3});
+  const TensorExpr windows = x.transpose({0, 1, 2, 4, 5, 3});
   const Shape& shape = windows.shape();
   return windows.reshape({shape[0], shape[1] * shape[2], shape[3] * shape[4] * shape[5]});
 }
@@ -173,7 +168,7 @@ TensorExpr ChannelsLast::byPhases(const Op& op, int ofKernels, int ofGradient) {
   const TensorExpr all = product(left, rows(stored(gradient, layout), small, true), false, true);
   const TensorExpr apart = all.reshape({dx[0], inputs, sh, sw, each[0], each[1]});
   const TensorExpr whole =
-      transposed(apart, {0, 1, 4, 2, 5, 3}).reshape({dx[0], inputs, each[0] * sh, each[1] * sw});
+      apart.transpose({0, 1, 4, 2, 5, 3}).reshape({dx[0], inputs, each[0] * sh, each[1] * sw});
   return {&builder_, builder_.slice(whole.value, first, end)};
 }
 
@@ -190,12 +185,13 @@ TensorExpr ChannelsLast::weight(const Op& op) {
   const std::vector<int64_t> padding{window[0].padding, window[1].padding};
   const TensorExpr windows =
       rows(stored(*grad.x(), {kChannelsLast, padding, padding}), window, false).reshape({inner, size});
-  const TensorExpr left =
-      turned ? stored(*grad.dy(), {kChannelsLast}).reshape({inner, dy[1]})
-             : transposed(TensorExpr{&builder_, grad.dy()}.reshape({dy[0], dy[1], positions}), {1, 0, 2})
-                   .reshape({dy[1], inner});
+  const TensorExpr left = turned ? stored(*grad.dy(), {kChannelsLast}).reshape({inner, dy[1]})
+                                 : TensorExpr{&builder_, grad.dy()}
+                                       .reshape({dy[0], dy[1], positions})
+                                       .transpose({1, 0, 2})
+                                       .reshape({dy[1], inner});
   const TensorExpr dw = product(left, windows, turned, false);
-  return transposed(dw.reshape({dy[1], window[0].size, window[1].size, x[1]}), {0, 3, 1, 2});
+  return dw.reshape({dy[1], window[0].size, window[1].size, x[1]}).transpose({0, 3, 1, 2});
 }
 
 }  // namespace

@@ -194,8 +194,7 @@ std::vector<Value*> Flattener::bindNumbers(RegionWriter& region, const std::vect
                                             {{"shape", Attr::ints({1})}}, one, number->name)));
   }
   const Type type = Type::tensor(DType::f32, {static_cast<int64_t>(bound.size())});
-  Value* packed =
-      makeBefore(at, Opcode::concat, std::move(pieces), {{"axis", Attr::of(int64_t{0})}}, type, "numbers");
+  Value* packed = makeBefore(at, Opcode::concat, std::move(pieces), {{"axis", Attr::of(0)}}, type, "numbers");
   Value* together = region.bind(Operand::of(packed), type, packed->name);
   for (size_t i = 0; i < bound.size(); ++i) {
     const auto start = static_cast<int64_t>(i);

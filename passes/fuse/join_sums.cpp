@@ -130,7 +130,7 @@ Value* SumJoiner::concat(std::vector<Value*> pieces) {
   const DType narrow = narrowOf(pieces[0]);
   const bool same = std::ranges::all_of(pieces, [&](const Value* each) { return narrowOf(each) == narrow; });
   builder_.setBefore(last->next()).setLoc(last->loc).setHint("side_by_side");
-  Value* joined = builder_.op(Opcode::concat, pieces, {{"axis", Attr::of(int64_t{0})}});
+  Value* joined = builder_.op(Opcode::concat, pieces, {{"axis", Attr::of(0)}});
   return same && isNarrow(narrow) ? builder_.cast(builder_.cast(joined, narrow), joined->type.dtype) : joined;
 }
 
@@ -213,7 +213,7 @@ bool SumJoiner::joinPads(std::vector<Value*>& terms, Op& root) {
   builder_.setBefore(&root).setLoc(root.loc).setHint(root.result()->name);
   terms.clear();
   for (const auto& [low, piece] : pieces) terms.push_back(piece);
-  terms = {builder_.op(Opcode::concat, terms, {{"axis", Attr::of(int64_t{axis})}})};
+  terms = {builder_.op(Opcode::concat, terms, {{"axis", Attr::of(axis)}})};
   return true;
 }
 

@@ -78,7 +78,7 @@ bool RowSplitter::byRows(const Op& op, int lead, const RowBounds& bounds, bool s
   const Shape& shape = op.result()->type.shape;
   std::vector<RowPieces> made(op.results.size(), RowPieces{bounds, {}, streams});
   AttrList attrs = op.attrs;
-  if (find(attrs, "axis")) set(attrs, "axis", Attr::of(int64_t{-1}));  // it was the last axis
+  if (find(attrs, "axis")) set(attrs, "axis", Attr::of(-1));  // it was the last axis
   for (size_t i = 0; i + 1 < bounds.size(); ++i)
     out_.inPiece(i, streams, [&] {
       std::vector<Value*> operands;

@@ -175,8 +175,7 @@ class Splitter {
     tg::set(attrs, "reduction", Attr::word("none"));
     Value* rows = builder_.op(Opcode::cross_entropy,
                               {as::cross_entropy(op).logits(), as::cross_entropy(op).targets()}, attrs);
-    std::vector<int64_t> axes;
-    for (int axis = 0; axis < rows->type.rank(); ++axis) axes.push_back(axis);
+    const std::vector<int64_t> axes = allAxes(rows->type.rank());
     bool mean = as::cross_entropy(op).reduction() == "mean";
     if (mean && ignoredTarget(op)) {
       Value* total = splitReduction(Opcode::sum, rows, axes, false);
@@ -405,13 +404,13 @@ class Splitter {
     terms.value = filled(builder_, terms.value, 1, missing, worst);
     terms = terms.reshape({before, pieces.count, pieces.width, after});
     const TensorExpr best = extremum(terms, 2, false);
-    const TensorExpr inside{&builder_, builder_.op(op.code, {terms.value}, {{"axis", Attr::of(int64_t{2})}})};
+    const TensorExpr inside = terms.unary(op.code, {{"axis", Attr::of(2)}});
     const TensorExpr place =
         inside + iota(builder_, {pieces.count, 1}, 0) * static_cast<double>(pieces.width);
     const TensorExpr held = select(eq(best, extremum(best, 1, true)), place, static_cast<double>(count - 1));
     TensorExpr first{&builder_, builder_.reduce(Opcode::min_reduce, held.value, {1}, true)};
     if (isFloat(dtype)) {  // but NaN as the first element is the answer
-      const TensorExpr start{&builder_, builder_.part(rows.value, 1, 0, 1)};
+      const TensorExpr start = rows.part(1, 0, 1);
       first = select(eq(start, start), first, 0.0);
     }
     return first.reshape(op.result()->type.shape).value;
@@ -471,7 +470,7 @@ class Splitter {
     const auto [before, count, after] = lineOf(shape, axis, axis);
     if (count <= 2 * kScanBlock)
       return builder_.op(Opcode::cumsum, {x},
-                         {{"axis", Attr::of(int64_t{axis})},
+                         {{"axis", Attr::of(axis)},
                           {"reverse", Attr::boolean(reverse)},
                           {"exclusive", Attr::boolean(exclusive)}});
     const int64_t blocks = (count + kScanBlock - 1) / kScanBlock, missing = blocks * kScanBlock - count;

@@ -8,23 +8,13 @@
 
 namespace tg::grad_rules {
 
-/// An op on these operands that takes the named attributes from the forward op.
-static TensorExpr fast(const GradContext& context, Opcode code, const std::vector<TensorExpr>& operands,
-                       const std::vector<std::string_view>& attrs) {
-  std::vector<Value*> values;
-  for (const TensorExpr& operand : operands) values.push_back(operand.value);
-  AttrList list;
-  for (std::string_view attr : attrs) list.push_back({std::string(attr), context.op.attr(attr)});
-  return {&context.builder, context.builder.op(code, values, list)};
-}
-
 // Masked elements of a causal softmax are 0 in r, so the gradient needs no mask.
 static Grads softmax(const GradContext& context) {
-  return {fast(context, Opcode::softmax_grad, {context.result(), context.g()}, {"axis"})};
+  return {context.sibling(Opcode::softmax_grad, {context.result(), context.g()})};
 }
 
 static Grads logSoftmax(const GradContext& context) {
-  return {fast(context, Opcode::log_softmax_grad, {context.result(), context.g()}, {"axis", "causal"})};
+  return {context.sibling(Opcode::log_softmax_grad, {context.result(), context.g()})};
 }
 
 static Grads crossEntropy(const GradContext& context) {
@@ -34,16 +24,14 @@ static Grads crossEntropy(const GradContext& context) {
   if (mean && rows > 1)
     g = ignoredTarget(context.op) ? g / countedRows(context.op, targets, g.dtype())
                                   : g / static_cast<double>(rows);
-  return {fast(context, Opcode::cross_entropy_grad, {context.in(0), targets, g},
-               {"ignore_index", "label_smoothing"}),
-          {}};
+  return {context.sibling(Opcode::cross_entropy_grad, {context.in(0), targets, g}), {}};
 }
 
 static Grads layerNorm(const GradContext& context) {
   TensorExpr x = context.in(0), g = context.g();
   Grads grads(3);
   if (context.wants(0) || context.wants(at::layer_norm::gain)) {
-    TensorExpr dx = fast(context, Opcode::layer_norm_grad, {x, context.in(at::layer_norm::gain), g}, {"eps"});
+    TensorExpr dx = context.sibling(Opcode::layer_norm_grad, {x, context.in(at::layer_norm::gain), g});
     const Op& op = *dx.value->def;
     TensorExpr mean{&context.builder, op.result(1)}, rstd{&context.builder, op.result(2)};
     if (context.wants(0)) grads[0] = dx;
@@ -56,7 +44,7 @@ static Grads layerNorm(const GradContext& context) {
 
 static Grads rmsNorm(const GradContext& context) {
   TensorExpr x = context.in(0), g = context.g();
-  TensorExpr dx = fast(context, Opcode::rms_norm_grad, {x, context.in(at::rms_norm::gain), g}, {"eps"});
+  TensorExpr dx = context.sibling(Opcode::rms_norm_grad, {x, context.in(at::rms_norm::gain), g});
   TensorExpr s{&context.builder, dx.value->def->result(1)};
   Grads grads(2);
   if (context.wants(0)) grads[0] = dx;
@@ -68,9 +56,8 @@ static Grads rmsNorm(const GradContext& context) {
 // and that result is dropped.
 static Grads rope(const GradContext& context) {
   TensorExpr q = context.g(0) ? context.g(0) : context.g(1), k = context.g(1) ? context.g(1) : context.g(0);
-  AttrList attrs = context.op.attrs;
-  tg::set(attrs, "inverse", Attr::boolean(!as::rope(context.op).inverse()));
-  const Op& back = *context.builder.op(Opcode::rope, {q.value, k.value}, attrs)->def;
+  const bool inverse = as::rope(context.op).inverse();
+  const Op& back = *context.sibling(Opcode::rope, {q, k}, {{"inverse", Attr::boolean(!inverse)}}).value->def;
   Grads grads(2);
   if (context.g(0)) grads[0] = {&context.builder, back.result(0)};
   if (context.g(1)) grads[1] = {&context.builder, back.result(1)};
@@ -78,7 +65,7 @@ static Grads rope(const GradContext& context) {
 }
 
 static Grads gelu(const GradContext& context) {
-  return {fast(context, Opcode::gelu_grad, {context.in(0), context.g()}, {"approximate"})};
+  return {context.sibling(Opcode::gelu_grad, {context.in(0), context.g()})};
 }
 
 GradEntry gradient(at::softmax) { return rule("dx = softmax_grad(r, g)", softmax); }

@@ -24,6 +24,9 @@ struct GradContext {
   TensorExpr result(int index = 0) const { return wide(op.result(index)); }
   /// The gradient of a result; empty where none flows.
   TensorExpr g(int index = 0) const { return wide(resultGrads[index]); }
+  /// The first result of an op on these operands. It has the attributes given, and the others of the forward op that
+  /// its row has too.
+  TensorExpr sibling(Opcode code, const std::vector<TensorExpr>& operands, AttrList attrs = {}) const;
 
  private:
   /// A 16-bit value in f32, so that a rule rounds once, at its end; as it is if the op only moves elements.

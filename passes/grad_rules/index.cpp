@@ -9,9 +9,9 @@ namespace tg::grad_rules {
 
 static Grads gather(const GradContext& context) {
   int64_t rows = context.in(0).shape()[0];
-  Value* table = context.builder.op(Opcode::scatter_add, {as::gather(context.op).ids(), context.g().value},
-                                    {{"rows", Attr::of(rows)}});
-  return {{&context.builder, table}, {}};
+  return {context.sibling(Opcode::scatter_add, {context.in(at::gather::ids), context.g()},
+                          {{"rows", Attr::of(rows)}}),
+          {}};
 }
 
 static Grads scatterAdd(const GradContext& context) {
@@ -21,16 +21,13 @@ static Grads scatterAdd(const GradContext& context) {
 static Grads takeAlongAxis(const GradContext& context) {
   const Shape& shape = context.in(0).shape();
   int64_t extent = shape[normalAxis(as::take_along_axis(context.op).axis(), shape.rank())];
-  Value* dx = context.builder.op(Opcode::take_along_axis_grad,
-                                 {as::take_along_axis(context.op).ids(), context.g().value},
-                                 {{"axis", context.op.attr("axis")}, {"extent", Attr::of(extent)}});
-  return {{&context.builder, dx}, {}};
+  return {context.sibling(Opcode::take_along_axis_grad, {context.in(at::take_along_axis::ids), context.g()},
+                          {{"extent", Attr::of(extent)}}),
+          {}};
 }
 
 static Grads takeAlongAxisGrad(const GradContext& context) {
-  Value* dy = context.builder.op(Opcode::take_along_axis, {context.g().value, context.op.in(0)},
-                                 {{"axis", context.op.attr("axis")}});
-  return {{}, {&context.builder, dy}};
+  return {{}, context.sibling(Opcode::take_along_axis, {context.g(), context.in(0)})};
 }
 
 GradEntry gradient(at::gather) { return rule("dtable = scatter_add(ids, g)", gather); }

@@ -7,9 +7,7 @@
 namespace tg::grad_rules {
 
 static Grads dropout(const GradContext& context) {
-  Value* dx = context.builder.op(Opcode::dropout, {context.g().value, as::dropout(context.op).rng()},
-                                 context.op.attrs);
-  return {{&context.builder, dx}, {}};
+  return {context.sibling(Opcode::dropout, {context.g(), context.in(at::dropout::rng)}), {}};
 }
 
 GradEntry gradient(at::random_uniform) { return noGradient("its operand is a key"); }

@@ -38,10 +38,8 @@ static Grads logSumExp(const GradContext& context) {
 }
 
 static Grads cumsum(const GradContext& context) {
-  AttrList attrs{{"axis", context.op.attr("axis")},
-                 {"reverse", Attr::boolean(!as::cumsum(context.op).reverse())},
-                 {"exclusive", Attr::boolean(as::cumsum(context.op).exclusive())}};
-  return {{&context.builder, context.builder.op(Opcode::cumsum, {context.g().value}, attrs)}};
+  const bool reverse = as::cumsum(context.op).reverse();
+  return {context.sibling(Opcode::cumsum, {context.g()}, {{"reverse", Attr::boolean(!reverse)}})};
 }
 
 GradEntry gradient(at::sum) { return rule("dx = g repeated over the axes", sum); }

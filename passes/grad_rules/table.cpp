@@ -5,6 +5,15 @@
 
 namespace tg {
 
+TensorExpr GradContext::sibling(Opcode code, const std::vector<TensorExpr>& operands, AttrList attrs) const {
+  std::vector<Value*> values;
+  for (const TensorExpr& operand : operands) values.push_back(operand.value);
+  for (const table::AttrRow& row : info(code).attrs)
+    if (op.info().attr(row.name) && !find(attrs, row.name))
+      attrs.push_back({std::string(row.name), op.attr(row.name)});
+  return {&builder, builder.op(code, values, std::move(attrs))};
+}
+
 namespace grad_rules {
 
 GradEntry gradient(at::param) {

@@ -16,7 +16,7 @@ static Grads transpose(const GradContext& context) {
   Ints inverse(perm.size());
   for (size_t axis = 0; axis < perm.size(); ++axis)
     inverse[normalAxis(perm[axis], static_cast<int>(perm.size()))] = static_cast<int64_t>(axis);
-  return {{&context.builder, context.builder.transpose(context.g().value, inverse)}};
+  return {context.g().transpose(inverse)};
 }
 
 static Grads slice(const GradContext& context) {
@@ -47,41 +47,33 @@ static Grads concat(const GradContext& context) {
   int64_t start = 0;
   for (int i = 0; i < context.op.numOperands(); ++i) {
     const int64_t end = start + context.in(i).shape()[axis];
-    grads.push_back(context.wants(i)
-                        ? TensorExpr{&context.builder, context.builder.part(g.value, axis, start, end)}
-                        : TensorExpr{});
+    grads.push_back(context.wants(i) ? g.part(axis, start, end) : TensorExpr{});
     start = end;
   }
   return grads;
 }
 
-static Grads flip(const GradContext& context) {
-  return {{&context.builder,
-           context.builder.op(Opcode::flip, {context.g().value}, {{"axes", context.op.attr("axes")}})}};
-}
+static Grads flip(const GradContext& context) { return {context.sibling(Opcode::flip, {context.g()})}; }
 
 static Grads swapAxes(const GradContext& context) {
-  return {{&context.builder,
-           context.builder.op(Opcode::swap_axes, {context.g().value},
-                              {{"axis0", context.op.attr("axis0")}, {"axis1", context.op.attr("axis1")}})}};
+  return {context.sibling(Opcode::swap_axes, {context.g()})};
 }
 
 static Grads split(const GradContext& context) {
-  std::vector<Value*> parts;
+  Builder& builder = context.builder;
+  std::vector<TensorExpr> parts;
   for (size_t i = 0; i < context.op.results.size(); ++i) {
     const Type& type = context.op.results[i]->type;
     Value* g = context.resultGrads[i];
     // If no gradient reaches this part, it is zeros.
-    parts.push_back(g ? g
-                      : context.builder.broadcastTo(context.builder.constant(0, Type::tensor(type.dtype, {})),
-                                                    type.shape));
+    if (!g) g = builder.broadcastTo(builder.constant(0, Type::tensor(type.dtype, {})), type.shape);
+    parts.push_back({&builder, g});
   }
-  return {{&context.builder, context.builder.op(Opcode::concat, parts, {{"axis", context.op.attr("axis")}})}};
+  return {context.sibling(Opcode::concat, parts)};
 }
 
 static Grads whereCausal(const GradContext& context) {
-  return {{&context.builder,
-           context.builder.op(Opcode::where_causal, {context.g().value}, {{"fill", Attr::of(0.0)}})}};
+  return {context.sibling(Opcode::where_causal, {context.g()}, {{"fill", Attr::of(0.0)}})};
 }
 
 static Grads broadcastTo(const GradContext& context) { return {context.g().sumTo(context.in(0).shape())}; }

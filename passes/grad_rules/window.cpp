@@ -7,17 +7,6 @@
 
 namespace tg::grad_rules {
 
-/// An op that takes from the forward op all attributes that both have, except those in `extra`.
-static TensorExpr sibling(const GradContext& context, Opcode code, const std::vector<TensorExpr>& operands,
-                          AttrList extra = {}) {
-  std::vector<Value*> values;
-  for (const TensorExpr& operand : operands) values.push_back(operand.value);
-  for (const table::AttrRow& row : info(code).attrs)
-    if (context.op.info().attr(row.name) && !find(extra, row.name))
-      extra.push_back({std::string(row.name), context.op.attr(row.name)});
-  return {&context.builder, context.builder.op(code, values, std::move(extra))};
-}
-
 /// H and W of an NxCxHxW value, as an attribute of this name.
 static AttrList imageSize(const char* name, const TensorExpr& x) {
   return {{name, Attr::ints({x.shape()[2], x.shape()[3]})}};
@@ -26,22 +15,22 @@ static AttrList imageSize(const char* name, const TensorExpr& x) {
 /// conv2d_grad_input(w, dy) for an x like `image`; conv2d_grad_weight(x, dy) for a w like `kernels`.
 static TensorExpr toInput(const GradContext& c, const TensorExpr& w, const TensorExpr& dy,
                           const TensorExpr& image) {
-  return sibling(c, Opcode::conv2d_grad_input, {w, dy}, imageSize("input_size", image));
+  return c.sibling(Opcode::conv2d_grad_input, {w, dy}, imageSize("input_size", image));
 }
 static TensorExpr toWeight(const GradContext& c, const TensorExpr& x, const TensorExpr& dy,
                            const TensorExpr& kernels) {
-  return sibling(c, Opcode::conv2d_grad_weight, {x, dy}, imageSize("kernel_size", kernels));
+  return c.sibling(Opcode::conv2d_grad_weight, {x, dy}, imageSize("kernel_size", kernels));
 }
 
 static Grads unfold(const GradContext& c) {
   int64_t axis = as::unfold(c.op).axis();
   const Shape& x = c.in(0).shape();
   int64_t extent = x[static_cast<int>(axis < 0 ? axis + x.rank() : axis)];
-  return {sibling(c, Opcode::fold, {c.g()}, {{"extent", Attr::of(extent)}})};
+  return {c.sibling(Opcode::fold, {c.g()}, {{"extent", Attr::of(extent)}})};
 }
 
 static Grads fold(const GradContext& c) {
-  return {sibling(c, Opcode::unfold, {c.g()}, {{"size", Attr::of(c.in(0).shape().back())}})};
+  return {c.sibling(Opcode::unfold, {c.g()}, {{"size", Attr::of(c.in(0).shape().back())}})};
 }
 
 static Grads conv2d(const GradContext& c) {
@@ -55,7 +44,7 @@ static Grads conv2dGradInput(const GradContext& c) {
   Grads grads(2);
   if (c.wants(at::conv2d_grad_input::w))
     grads[0] = toWeight(c, c.g(), c.in(at::conv2d_grad_input::dy), c.in(at::conv2d_grad_input::w));
-  if (c.wants(at::conv2d_grad_input::dy)) grads[1] = sibling(c, Opcode::conv2d, {c.g(), c.in(0)});
+  if (c.wants(at::conv2d_grad_input::dy)) grads[1] = c.sibling(Opcode::conv2d, {c.g(), c.in(0)});
   return grads;
 }
 
@@ -63,28 +52,28 @@ static Grads conv2dGradWeight(const GradContext& c) {
   Grads grads(2);
   if (c.wants(at::conv2d_grad_weight::x))
     grads[0] = toInput(c, c.g(), c.in(at::conv2d_grad_weight::dy), c.in(at::conv2d_grad_weight::x));
-  if (c.wants(at::conv2d_grad_weight::dy)) grads[1] = sibling(c, Opcode::conv2d, {c.in(0), c.g()});
+  if (c.wants(at::conv2d_grad_weight::dy)) grads[1] = c.sibling(Opcode::conv2d, {c.in(0), c.g()});
   return grads;
 }
 
 static Grads convTranspose2d(const GradContext& c) {
   Grads grads(2);
   if (c.wants(at::conv_transpose2d::x))
-    grads[0] = sibling(c, Opcode::conv2d, {c.g(), c.in(at::conv_transpose2d::w)});
+    grads[0] = c.sibling(Opcode::conv2d, {c.g(), c.in(at::conv_transpose2d::w)});
   if (c.wants(at::conv_transpose2d::w))
     grads[1] = toWeight(c, c.g(), c.in(at::conv_transpose2d::x), c.in(at::conv_transpose2d::w));
   return grads;
 }
 
 static Grads maxPool2d(const GradContext& c) {
-  return {sibling(c, Opcode::max_pool2d_grad, {c.in(0), c.g()})};
+  return {c.sibling(Opcode::max_pool2d_grad, {c.in(0), c.g()})};
 }
 
 static Grads avgPool2d(const GradContext& c) {
-  return {sibling(c, Opcode::avg_pool2d_grad, {c.g()}, imageSize("input_size", c.in(0)))};
+  return {c.sibling(Opcode::avg_pool2d_grad, {c.g()}, imageSize("input_size", c.in(0)))};
 }
 
-static Grads avgPool2dGrad(const GradContext& c) { return {sibling(c, Opcode::avg_pool2d, {c.g()})}; }
+static Grads avgPool2dGrad(const GradContext& c) { return {c.sibling(Opcode::avg_pool2d, {c.g()})}; }
 
 GradEntry gradient(at::unfold) { return rule("dx = fold(g)", unfold); }
 GradEntry gradient(at::fold) { return rule("dp = unfold(g)", fold); }

@@ -287,7 +287,7 @@ void StepBuilder::addState(const std::string& name, const Type& type, bool expli
   Item* state = module_.addStorage(ItemKind::state, stateName(name));
   state->type = type;
   state->loc = builder_.loc();
-  if (explicitInit) state->attrs.push_back({"init", Attr::call("constant", {Attr::of(int64_t{0})})});
+  if (explicitInit) state->attrs.push_back({"init", Attr::call("constant", {Attr::of(0)})});
 }
 
 void StepBuilder::addState(const std::string& name, const TrainedParam& trained) {

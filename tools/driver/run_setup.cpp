@@ -406,8 +406,7 @@ Result<std::string> forRanks(const ModelFlags& flags, const std::string& pipelin
   for (PipelineStep& step : passes.steps()) {
     if (step.pass->name != "data-parallel" || !names(step.options, "shard")) continue;
     parts = true;
-    if (!names(step.options, "ranks"))
-      step.options.push_back({"ranks", Attr::of(int64_t{flags.ranks->ranks()})});
+    if (!names(step.options, "ranks")) step.options.push_back({"ranks", Attr::of(flags.ranks->ranks())});
   }
   return parts ? passes.str() : pipeline;
 }
