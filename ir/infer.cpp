@@ -79,9 +79,7 @@ static Result<Types> elementwise(const Context& c) {
   int count = op.numOperands();
   // Logic ops have no constraint on element types, so that their first constraint is the shapes'.
   int shapes = admits(op.info().slots[first].type, DType::f32) ? 2 : 1;
-  for (int i = first + 1; i < count; ++i)
-    if (c.in(i).dtype != c.in(first).dtype)
-      return c.errorAt(i, 1, "element types differ: {} and {}", name(c.in(first).dtype), name(c.in(i).dtype));
+  for (int i = first + 1; i < count; ++i) TG_CHECK(c.haveOneElement(first, i, 1));
   Shape shape = c.shape(0);
   for (int i = 1; i < count; ++i) {
     auto joined = broadcast(shape, c.shape(i));
@@ -209,9 +207,7 @@ Result<Types> types(at::pad, const Context& c) {
 Result<Types> types(at::concat, const Context& c) {
   if (c.op.operands.empty()) return c.error(1, "there is no operand to join");
   Shape shape = c.shape(0);
-  int axis = normalAxis(as::concat(c.op).axis(), shape.rank());
-  if (axis < 0)
-    return c.error(3, "axis {} is out of range for rank {}", as::concat(c.op).axis(), shape.rank());
+  TG_TRY(int axis, c.axisOf("axis", shape.rank(), 3));
   for (int i = 1; i < c.op.numOperands(); ++i) {
     const Type& other = c.in(i);
     if (other.dtype != c.in(0).dtype || other.rank() != shape.rank())
@@ -237,8 +233,7 @@ Result<Types> types(at::broadcast_to, const Context& c) {
 
 Result<Types> types(at::matmul, const Context& c) {
   const Type &a = c.in(at::matmul::lhs), &b = c.in(at::matmul::rhs);
-  if (a.dtype != b.dtype)
-    return c.errorAt(1, 1, "element types differ: {} and {}", name(a.dtype), name(b.dtype));
+  TG_CHECK(c.haveOneElement(0, 1, 1));
   if (a.rank() < 2 || b.rank() < 2)
     return c.errorAt(a.rank() < 2 ? 0 : 1, 3, "operands need rank 2 or more: {} and {}", a.str(), b.str());
   bool ta = as::matmul(c.op).transpose_a(), tb = as::matmul(c.op).transpose_b();
@@ -314,13 +309,8 @@ Result<Types> types(at::one_hot, const Context& c) {
 static Result<Types> alongAxis(const Context& c) {
   int rank = c.in(0).rank();
   bool gradient = c.op.numOperands() == 2;
-  if (gradient && !(c.in(at::softmax_grad::y) == c.in(at::softmax_grad::dy)))
-    return c.errorAt(1, 1, "types differ: {} and {}", c.in(at::softmax_grad::y).str(),
-                     c.in(at::softmax_grad::dy).str());
-  int axis = normalAxis(as::softmax(c.op).axis(), rank);
-  if (axis < 0)
-    return c.errorAt(0, gradient ? 2 : 1, "axis {} is out of range for rank {}", as::softmax(c.op).axis(),
-                     rank);
+  if (gradient) TG_CHECK(c.isLikeFirst(at::softmax_grad::dy, 1));
+  TG_TRY(int axis, c.axisOf("axis", rank, gradient ? 2 : 1, 0));
   if (c.op.info().attr("causal") && as::softmax(c.op).causal() && !gradient && (rank < 2 || axis != rank - 1))
     return c.errorAt(0, 2, "causal needs the last axis of a tensor of rank 2 or more");
   return Types{c.in(0)};
@@ -340,8 +330,7 @@ static Result<Types> layerNorm(const Context& c) {
                        c.in(i).str(), x.str());
   TG_CHECK(c.mayBeEps(c.op.attr("eps").number(), gradient ? 3 : 2));
   if (!gradient) return Types{x};
-  if (!(c.in(at::layer_norm_grad::dy) == x))
-    return c.errorAt(2, 2, "types differ: {} and {}", x.str(), c.in(at::layer_norm_grad::dy).str());
+  TG_CHECK(c.isLikeFirst(at::layer_norm_grad::dy, 2));
   Shape rows = x.shape;
   rows[x.rank() - 1] = 1;
   return Types{x, Type::tensor(x.dtype, rows), Type::tensor(x.dtype, rows)};
@@ -448,9 +437,8 @@ Result<Types> types(at::leaky_relu, const Context& c) { return Types{c.in(0)}; }
 Result<Types> types(at::gelu, const Context& c) { return Types{c.in(0)}; }
 
 Result<Types> types(at::gelu_grad, const Context& c) {
-  const Type &x = c.in(at::gelu_grad::x), &dy = c.in(at::gelu_grad::dy);
-  if (!(x == dy)) return c.errorAt(1, 1, "types differ: {} and {}", x.str(), dy.str());
-  return Types{x};
+  TG_CHECK(c.isLikeFirst(at::gelu_grad::dy, 1));
+  return Types{c.in(0)};
 }
 
 Result<Types> types(at::home, const Context& c) {

@@ -40,6 +40,25 @@ struct Context {
       out.addNote(value->loc, "%{} is defined here", value->name);
     return out;
   }
+  /// An error for the constraint unless an operand has the type of the first one.
+  Result<void> isLikeFirst(int operand, int constraint) const {
+    if (in(operand) == in(0)) return {};
+    return errorAt(operand, constraint, "types differ: {} and {}", in(0).str(), in(operand).str());
+  }
+  /// The same for the element types of two operands.
+  Result<void> haveOneElement(int first, int operand, int constraint) const {
+    const DType one = in(first).dtype, other = in(operand).dtype;
+    if (one == other) return {};
+    return errorAt(operand, constraint, "element types differ: {} and {}", name(one), name(other));
+  }
+  /// The axis that an attribute names. An error for the constraint, with a note at operand `noted` unless that is
+  /// negative, if it is out of range for the rank.
+  Result<int> axisOf(std::string_view attr, int rank, int constraint, int noted = -1) const {
+    const int64_t given = op.intAttr(attr);
+    const int axis = normalAxis(given, rank);
+    if (axis < 0) return errorAt(noted, constraint, "axis {} is out of range for rank {}", given, rank);
+    return axis;
+  }
   std::string_view label() const { return op.info().name; }
   /// An error for the constraint if `dtype` cannot represent the number of an attribute.
   Result<void> mayHold(DType dtype, double number, int constraint, std::string_view attribute) const {

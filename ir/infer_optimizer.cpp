@@ -8,12 +8,6 @@
 
 namespace tg::inference {
 
-static Result<void> sameAsP(const Context& c, int operand) {
-  const Type &p = c.in(0), &other = c.in(operand);
-  if (other == p) return {};
-  return c.errorAt(operand, 1, "types differ: {} and {}", p.str(), other.str());
-}
-
 static bool broadcastsToP(const Context& c, int operand) {
   const Shape& p = c.shape(0);
   auto joined = broadcast(p, c.shape(operand));
@@ -22,7 +16,7 @@ static bool broadcastsToP(const Context& c, int operand) {
 
 Result<Types> types(at::adam_update, const Context& c) {
   const Type& p = c.in(0);
-  for (int operand = 1; operand < 4; ++operand) TG_CHECK(sameAsP(c, operand));
+  for (int operand = 1; operand < 4; ++operand) TG_CHECK(c.isLikeFirst(operand, 1));
   if (c.in(at::adam_update::lr_t).rank() != 0)
     return c.errorAt(4, 2, "lr_t is {}, not rank 0", c.in(at::adam_update::lr_t).str());
   if (c.op.numOperands() > 5 && !broadcastsToP(c, 5))
@@ -46,8 +40,8 @@ Result<Types> types(at::sgd_update, const Context& c) {
   const Type& p = c.in(0);
   const Type &lr = c.in(at::sgd_update::lr), &decay = c.in(at::sgd_update::decay);
   const bool hasVelocity = c.op.numOperands() > 4;
-  TG_CHECK(sameAsP(c, 1));
-  if (hasVelocity) TG_CHECK(sameAsP(c, 4));
+  TG_CHECK(c.isLikeFirst(1, 1));
+  if (hasVelocity) TG_CHECK(c.isLikeFirst(4, 1));
   if (lr.rank() != 0 || lr.dtype != p.dtype)
     return c.errorAt(2, 2, "lr is {}, not {}", lr.str(), Type::tensor(p.dtype, {}).str());
   if (decay.dtype != p.dtype || !broadcastsToP(c, 3))

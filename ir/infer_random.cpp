@@ -64,9 +64,7 @@ Result<Types> types(at::dropout, const Context& c) {
 
 Result<Types> types(at::categorical, const Context& c) {
   TG_CHECK(checkKey(c, 1));
-  const int64_t axis = as::categorical(c.op).axis();
-  if (normalAxis(axis, c.in(0).rank()) < 0)
-    return c.errorAt(0, 3, "axis {} is out of range for rank {}", axis, c.in(0).rank());
+  TG_TRY(const int axis, c.axisOf("axis", c.in(0).rank(), 3, 0));
   return Types{Type::tensor(DType::i32, reducedShape(c.shape(0), {axis}, false))};
 }
 

@@ -21,14 +21,6 @@ Result<void> checkAxes(const Context& c, const std::vector<int64_t>& axes, int r
   return {};
 }
 
-/// The axis that an attribute names, checked for the rank.
-static Result<int> axisOf(const Context& c, std::string_view attr, int rank, int constraint) {
-  int64_t given = c.op.intAttr(attr);
-  int axis = normalAxis(given, rank);
-  if (axis < 0) return c.error(constraint, "axis {} is out of range for rank {}", given, rank);
-  return axis;
-}
-
 Result<Types> types(at::flip, const Context& c) {
   TG_CHECK(checkAxes(c, as::flip(c.op).axes(), c.in(0).rank(), 1));
   return Types{c.in(0)};
@@ -36,20 +28,18 @@ Result<Types> types(at::flip, const Context& c) {
 
 Result<Types> types(at::swap_axes, const Context& c) {
   Type type = c.in(0);
-  TG_TRY(int a, axisOf(c, "axis0", type.rank(), 1));
-  TG_TRY(int b, axisOf(c, "axis1", type.rank(), 1));
+  TG_TRY(int a, c.axisOf("axis0", type.rank(), 1));
+  TG_TRY(int b, c.axisOf("axis1", type.rank(), 1));
   std::swap(type.shape[a], type.shape[b]);
   return Types{type};
 }
 
 Result<Types> types(at::stack, const Context& c) {
   if (c.op.operands.empty()) return c.error(1, "there is no operand to join");
-  for (int i = 1; i < c.op.numOperands(); ++i)
-    if (!(c.in(i) == c.in(0)))
-      return c.errorAt(i, 1, "types differ: {} and {}", c.in(0).str(), c.in(i).str());
+  for (int i = 1; i < c.op.numOperands(); ++i) TG_CHECK(c.isLikeFirst(i, 1));
   int rank = c.in(0).rank() + 1;
   if (rank > kMaxRank) return c.errorAt(0, 2, "the result's rank is over {}", kMaxRank);
-  TG_TRY(int at, axisOf(c, "axis", rank, 2));
+  TG_TRY(int at, c.axisOf("axis", rank, 2));
   Shape shape;
   for (int axis = 0; axis < rank; ++axis)
     shape.push(axis == at ? c.op.numOperands() : c.shape(0)[axis < at ? axis : axis - 1]);
@@ -86,7 +76,7 @@ Result<Types> types(at::adjoin, const Context& c) {
 }
 
 Result<Types> types(at::split, const Context& c) {
-  TG_TRY(int axis, axisOf(c, "axis", c.in(0).rank(), 1));
+  TG_TRY(int axis, c.axisOf("axis", c.in(0).rank(), 1));
   std::vector<int64_t> sizes = as::split(c.op).sizes();
   int64_t sections = as::split(c.op).sections(), extent = c.shape(0)[axis];
   if ((sections != 0) == !sizes.empty()) return c.error(2, "give exactly one of sections and sizes");
@@ -143,7 +133,7 @@ Result<Types> types(at::where_causal, const Context& c) {
 
 Result<Types> types(at::take_along_axis, const Context& c) {
   const Type &x = c.in(at::take_along_axis::x), &ids = c.in(at::take_along_axis::ids);
-  TG_TRY(int axis, axisOf(c, "axis", x.rank(), 1));
+  TG_TRY(int axis, c.axisOf("axis", x.rank(), 1));
   bool fits = ids.rank() == x.rank();
   for (int i = 0; fits && i < x.rank(); ++i) fits = i == axis || ids.shape[i] == x.shape[i];
   if (!fits)
@@ -153,7 +143,7 @@ Result<Types> types(at::take_along_axis, const Context& c) {
 
 Result<Types> types(at::take_along_axis_grad, const Context& c) {
   Type type = c.in(at::take_along_axis_grad::dy);
-  TG_TRY(int axis, axisOf(c, "axis", type.rank(), 1));
+  TG_TRY(int axis, c.axisOf("axis", type.rank(), 1));
   if (!(c.shape(at::take_along_axis_grad::ids) == c.shape(at::take_along_axis_grad::dy)))
     return c.errorAt(1, 2, "shapes differ: {} and {}", c.in(at::take_along_axis_grad::ids).str(),
                      c.in(at::take_along_axis_grad::dy).str());

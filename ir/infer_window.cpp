@@ -65,9 +65,7 @@ static Result<void> checkRanks(const Context& c) {
     if (c.in(i).rank() != 4)
       return c.errorAt(i, 1, "{} is {}, not of rank 4", c.op.info().slots[i].name, c.in(i).str());
   const int last = c.op.numOperands() - 1;
-  if (c.in(0).dtype != c.in(last).dtype)
-    return c.errorAt(last, 1, "element types differ: {} and {}", name(c.in(0).dtype), name(c.in(last).dtype));
-  return {};
+  return c.haveOneElement(0, last, 1);
 }
 
 /// Checks all attributes with two entries that the op has: each entry has a least value.
