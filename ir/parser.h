@@ -2,7 +2,6 @@
 // Parses and prints modules. Print, parse, print is a fixpoint at every stage.
 #pragma once
 
-#include <iosfwd>
 #include <memory>
 #include <string>
 #include <string_view>

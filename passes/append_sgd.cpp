@@ -16,7 +16,6 @@
 //   is not changed, not even by decay, and a remark names it. After append-grad{accumulate=N} all of it is added to the
 //   function that has the summed gradients.
 // Where: after append-grad, whose gradients it reads; before fuse, so that the updates fuse too.
-#include <cmath>
 
 #include "passes/optimizer/optimizer.h"
 

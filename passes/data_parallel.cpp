@@ -41,7 +41,6 @@
 #include "ir/builder.h"
 #include "ir/collective.h"
 #include "ir/op_view.h"
-#include "passes/lookup.h"
 #include "passes/pass.h"
 
 namespace tg {

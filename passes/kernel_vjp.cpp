@@ -19,8 +19,8 @@
 
 #include <algorithm>
 
+#include "ir/text.h"
 #include "passes/kernel/vjp.h"
-#include "passes/lookup.h"
 #include "passes/pass.h"
 
 namespace tg {

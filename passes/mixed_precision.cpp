@@ -38,7 +38,6 @@
 #include "ir/access.h"
 #include "ir/op_view.h"
 #include "ir/tensor_expr.h"
-#include "passes/lookup.h"
 #include "passes/narrow_products.h"
 #include "passes/optimizer/optimizer.h"
 #include "passes/pass.h"

@@ -36,7 +36,7 @@
 #include "ir/infer.h"
 #include "ir/kernel/custom.h"
 #include "ir/op_view.h"
-#include "passes/lookup.h"
+#include "ir/text.h"
 #include "passes/pass.h"
 
 namespace tg {

@@ -2,8 +2,6 @@
 // The buffer element that a kernel op accesses.
 #pragma once
 
-#include <algorithm>
-
 #include "ir/module.h"
 
 namespace tg {

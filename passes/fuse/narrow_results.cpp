@@ -27,7 +27,6 @@
 #include <utility>
 #include <vector>
 
-#include "ir/access.h"
 #include "ir/builder.h"
 #include "ir/op_view.h"
 #include "passes/fuse/bindings.h"

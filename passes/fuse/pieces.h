@@ -2,7 +2,6 @@
 // Sums in equal pieces. Where the count has no suitable divisor, the last piece is filled up.
 #pragma once
 
-#include <utility>
 #include <vector>
 
 #include "ir/builder.h"

@@ -10,8 +10,6 @@
 // memory.
 
 #include <algorithm>
-#include <numeric>
-#include <string>
 #include <utility>
 
 #include "ir/access.h"

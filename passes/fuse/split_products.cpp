@@ -11,7 +11,6 @@
 #include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/attention_parts.h"
-#include "ir/infer.h"
 #include "ir/op_view.h"
 #include "ir/tensor_expr.h"
 #include "passes/fuse/cost.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills buffers again in the backward sweep, so that values loaded from them need not be kept.
-#include <algorithm>
 #include <cassert>
 #include <utility>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluates tg.custom: runs the module's kernel lane by lane on arrays.
-#include <fmt/format.h>
 
 #include "ir/kernel/custom.h"
 #include "ir/kernel/inline.h"

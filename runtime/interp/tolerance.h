@@ -2,7 +2,6 @@
 // How far an executor's results for a whole function may be from those of the interpreter in f64.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 

@@ -13,7 +13,6 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <span>
 #include <string_view>
 
 #include <fmt/format.h>

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <ctime>
 #include <filesystem>
-#include <span>
 #include <string_view>
 #include <system_error>
 
