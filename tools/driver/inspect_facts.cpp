@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <vector>
 
@@ -79,15 +78,6 @@ Result<Facts> fileOfTensors(const std::string& path) {
   return out;
 }
 
-/// The first bytes of a file; none if it cannot be read.
-std::string headOf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string head(kHead, '\0');
-  file.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<size_t>(file.gcount()));
-  return head;
-}
-
 Result<std::unique_ptr<Module>> readModule(const std::string& path) {
   TG_TRY(std::string text, readInput(path));
   TG_TRY(std::unique_ptr<Module> module, parse(text, path));
@@ -97,7 +87,7 @@ Result<std::unique_ptr<Module>> readModule(const std::string& path) {
 
 /// Reads a module. A file whose name does not say that it is a module must begin like one, or its kind is unknown.
 Result<Facts> moduleOf(const std::string& path) {
-  if (!path.ends_with(".tgir") && expectFile(path) && !beginsModule(headOf(path)))
+  if (!path.ends_with(".tgir") && expectFile(path) && !beginsModule(beginningOf(path, kHead)))
     return fail("{}: the file is neither a safetensors file, a module nor a bundle's manifest.json", path);
   TG_TRY(auto module, readModule(path));
   Facts out = {{"kind", "module"}, {"path", path}, {"damage", ""}};
@@ -241,7 +231,7 @@ Result<Facts> runFacts(const std::string& path) {
 bool startsLikeTensors(const std::string& path) {
   if (path.ends_with(".safetensors")) return true;
   // Do not read a pipe here: what is read from it is gone.
-  return !path.ends_with(".tgir") && expectFile(path) && beginsSafetensors(headOf(path));
+  return !path.ends_with(".tgir") && expectFile(path) && beginsSafetensors(beginningOf(path, kHead));
 }
 
 /// The bundle's folder, given the path of its manifest.

@@ -69,10 +69,7 @@ Result<void> notOverOther(const std::string& flag, const std::string& path, bool
   for (const std::string& input : read)
     if (fs::equivalent(path, input, error))
       return fail("{}={} would be written over {}, which is read: choose another name", flag, path, input);
-  std::ifstream file(path, std::ios::binary);
-  std::string start(4096, '\0');
-  file.read(start.data(), static_cast<std::streamsize>(start.size()));
-  start.resize(static_cast<size_t>(file.gcount()));
+  const std::string start = beginningOf(path, 4096);
   if (start.empty() || begins(start)) return {};
   return fail("{}={} would replace a file of another kind: remove it or choose another name", flag, path);
 }
@@ -91,6 +88,14 @@ Result<void> notOneFile(const std::vector<OutputFile>& outputs) {
                   other->second->path, output.flag, path);
   }
   return {};
+}
+
+std::string beginningOf(const std::string& path, size_t most) {
+  std::ifstream file(path, std::ios::binary);
+  std::string beginning(most, '\0');
+  file.read(beginning.data(), static_cast<std::streamsize>(most));
+  beginning.resize(static_cast<size_t>(file.gcount()));
+  return beginning;
 }
 
 bool beginsText(std::string_view bytes) { return bytes.find('\0') == std::string_view::npos; }

@@ -39,6 +39,8 @@ struct OutputFile {
 /// An error if two outputs are the same file (also under different names), since one would be lost. Pipes and devices
 /// may be named twice.
 Result<void> notOneFile(const std::vector<OutputFile>& outputs);
+/// The first bytes of a file, at most `most`; none if it cannot be read.
+std::string beginningOf(const std::string& path, size_t most);
 /// Whether a file that begins with these bytes is text.
 bool beginsText(std::string_view bytes);
 

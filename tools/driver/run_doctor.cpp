@@ -57,9 +57,7 @@ Result<Candidate> candidateOfJson(const std::string& text, const std::string& fi
 }
 
 Result<Candidate> candidateOfDevice(const std::string& select) {
-  TG_TRY(auto devices, vulkan::listDevices());
-  TG_TRY(vulkan::Selection chosen, vulkan::selectDevice(devices, select));
-  const vulkan::DeviceInfo& info = devices[static_cast<size_t>(chosen.index)];
+  TG_TRY(const vulkan::DeviceInfo info, chosenDevice(select));
   return Candidate{info.target, {info.heapBytes, info.maxAllocationBytes}, info.name, info};
 }
 

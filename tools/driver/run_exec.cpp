@@ -200,7 +200,7 @@ Result<void> checkCaptures(const Item& func, const ExecFlags& flags) {
                   func.name);
     if (name != "*" && std::ranges::find(known, name) == known.end())
       return fail("--capture names '{}', which is not a capture of @{}; it has {}", name, func.name,
-                  listText(known, [](const std::string& each) { return each; }));
+                  listText(known, std::identity()));
   }
   return {};
 }

@@ -86,12 +86,6 @@ Result<NamedArrays> readWeights(const Source& source, const Module& module, cons
   return values;
 }
 
-Result<Target> deviceTargetFor(const ExportFlags& flags, const Module& module) {
-  TG_TRY(auto devices, vulkan::listDevices());
-  TG_TRY(auto chosen, vulkan::selectDevice(devices, flags.device));
-  return keptTarget(module, devices[static_cast<size_t>(chosen.index)], userCacheFolder());
-}
-
 struct Export : Verb {
   ExportFlags flags;
 
@@ -138,8 +132,9 @@ struct Export : Verb {
 
  private:
   Result<Target> chooseTarget(const Module& module) const {
-    return flags.target.empty() ? withCode(exitDevice, deviceTargetFor(flags, module))
-                                : takeTarget(flags.target, module);
+    if (!flags.target.empty()) return takeTarget(flags.target, module);
+    TG_TRY(const vulkan::DeviceInfo device, withCode(exitDevice, chosenDevice(flags.device)));
+    return keptTarget(module, device, userCacheFolder());
   }
 
   Result<int> write(const Module& module, const std::string& entry, const NamedArrays& values) {

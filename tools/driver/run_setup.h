@@ -175,6 +175,8 @@ Result<Target> takeTarget(const std::string& text, const Module& module);
 /// too slow to be used.
 Target targetOn(const Module& module, const std::shared_ptr<vulkan::Device>& device, const std::string& cache,
                 bool notes = true);
+/// The device that a word such as auto, gpu or 0 chooses. It is not opened.
+Result<vulkan::DeviceInfo> chosenDevice(const std::string& select);
 /// One line on a device's matrix units: their extension and shapes, and the measured rates. "" if it has none.
 std::string matrixLine(const vulkan::DeviceInfo& device);
 

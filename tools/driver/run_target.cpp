@@ -21,10 +21,14 @@ Result<Target> takeTarget(const std::string& text, const Module& module) {
                     text, name(module.stage), own.name);
 }
 
+Result<vulkan::DeviceInfo> chosenDevice(const std::string& select) {
+  TG_TRY(std::vector<vulkan::DeviceInfo> devices, vulkan::listDevices());
+  TG_TRY(const vulkan::Selection chosen, vulkan::selectDevice(devices, select));
+  return std::move(devices[static_cast<size_t>(chosen.index)]);
+}
+
 Result<Target> deviceTarget() {
-  TG_TRY(auto devices, vulkan::listDevices());
-  TG_TRY(vulkan::Selection chosen, vulkan::selectDevice(devices, "auto"));
-  const vulkan::DeviceInfo& info = devices[static_cast<size_t>(chosen.index)];
+  TG_TRY(const vulkan::DeviceInfo info, chosenDevice("auto"));
   return targetFrom(info, readMatrixFigures(matrixFile(userCacheFolder(), info)));
 }
 

@@ -86,13 +86,17 @@ static std::string emptyValue(const CLI::App& app) {
   return "";
 }
 
+/// The values of an option that the verb may lack.
+static std::vector<std::string> valuesOf(const CLI::App& app, const std::string& flag) {
+  const CLI::Option* option = app.get_option_no_throw(flag);
+  return option ? option->results() : std::vector<std::string>();
+}
+
 /// An error if one name is given two values: `--set-dim=time=8 --set-dim=time=16`.
 static std::string nameTwice(const CLI::App& app) {
   for (const char* flag : {"--set-dim", "--set", "--input"}) {
-    const CLI::Option* option = app.get_option_no_throw(flag);
-    if (!option) continue;
     std::map<std::string, std::string> given;
-    for (const std::string& text : option->results()) {
+    for (const std::string& text : valuesOf(app, flag)) {
       std::string name = CLI::detail::trim_copy(text.substr(0, text.find('=')));
       if (name.starts_with("%")) name.erase(0, 1);
       const auto [first, isNew] = given.try_emplace(name, text);
@@ -105,14 +109,10 @@ static std::string nameTwice(const CLI::App& app) {
 
 /// Checks the syntax of sources of values. Whether they exist and fit is checked later.
 static Result<void> checkSources(const CLI::App& app) {
-  auto given = [&](const char* flag) {
-    const CLI::Option* option = app.get_option_no_throw(flag);
-    return option ? option->results() : std::vector<std::string>();
-  };
   for (const auto& [flag, kind] : {std::pair("--input", "input"), std::pair("--set", "parameter"),
                                    std::pair("--expected-output", "result")})
-    for (const std::string& text : given(flag)) TG_CHECK(parseInputSpec(text, kind));
-  TG_TRY(const DataFlags data, parseData(given("--data")));
+    for (const std::string& text : valuesOf(app, flag)) TG_CHECK(parseInputSpec(text, kind));
+  TG_TRY(const DataFlags data, parseData(valuesOf(app, "--data")));
   TG_CHECK(checkBindings(data.train));
   return checkBindings(data.val);
 }
@@ -123,8 +123,8 @@ static Result<void> checkValues(const CLI::App& app) {
     if (!wrong.empty()) return fail(wrong);
   TG_CHECK(checkSources(app));
   auto given = [&](const char* flag) {
-    const CLI::Option* option = app.get_option_no_throw(flag);
-    return option && option->count() ? option->results().back() : std::string();
+    const std::vector<std::string> values = valuesOf(app, flag);
+    return values.empty() ? "" : values.back();
   };
   if (const std::string target = given("--target");
       !target.empty() && target != "auto" && !isTargetFile(target))
@@ -152,8 +152,7 @@ static std::string withoutValue(const CLI::App& app, const Arguments& args) {
     if (word == "--") break;
     if (!word.starts_with("--") || !word.ends_with('=')) continue;
     const std::string flag = word.substr(0, word.size() - 1);
-    const CLI::Option* option = app.get_option_no_throw(flag);
-    if (option) return flag;
+    if (app.get_option_no_throw(flag)) return flag;
   }
   return "";
 }

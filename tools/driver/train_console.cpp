@@ -182,8 +182,7 @@ Result<void> TrainConsole::show(const StepResult& step) {
   // The first step includes one-time work of drivers, so the remaining time is estimated from later steps.
   if (first) afterFirst_ = Clock::now();
   refreshPage(false);
-  logged_ = Clock::now();
-  loggedStep_ = step.step;
+  countFrom(step.step);
   return {};
 }
 
@@ -211,8 +210,7 @@ Result<void> TrainConsole::sample(int64_t step) {
   const std::string& prompt = sampler.options().prompt;
   line("sample at step {}: {}{}", step, prompt, text);
   if (samples_) wrote(samples_->add(step, prompt, text, tokens == sampler.options().tokens));
-  logged_ = Clock::now();
-  loggedStep_ = step;
+  countFrom(step);
   return {};
 }
 
@@ -222,8 +220,7 @@ Result<void> TrainConsole::onEval(const EvalResult& eval) {
   else
     line("val loss {:.4f}", eval.loss);
   TG_CHECK(record(eval.step, {{"val_loss", eval.loss}}));
-  logged_ = Clock::now();
-  loggedStep_ = eval.step;
+  countFrom(eval.step);
   return {};
 }
 
@@ -236,8 +233,7 @@ void TrainConsole::onSave(const std::string& path, int64_t) { line("saved {}", p
 
 void TrainConsole::onWait(double seconds) {
   waited_ += seconds;
-  logged_ = Clock::now();
-  loggedStep_ = trainer_->state().step;
+  countFrom(trainer_->state().step);
 }
 
 void TrainConsole::drawBar(const StepResult& step) {

@@ -59,6 +59,8 @@ class TrainConsole : public TrainObserver {
   Result<void> sample(int64_t step);
   std::string stepLine(const StepResult& step, double milliseconds, double itemsPerSecond) const;
   double secondsLeft(int64_t step) const;
+  /// The next line gives the mean time of the steps after this one, from now on.
+  void countFrom(int64_t step) { logged_ = Clock::now(), loggedStep_ = step; }
   void drawBar(const StepResult& step);
   void refreshPage(bool now);
 

@@ -113,14 +113,13 @@ Result<Interval> parseInterval(const std::string& flag, const std::string& text)
 Result<DataFlags> parseData(const std::vector<std::string>& data) {
   DataFlags out;
   for (const std::string& text : data) {
-    bool val = text.starts_with("val=");
+    const bool val = text.starts_with("val=");
+    const std::string source = val ? text.substr(4) : text.starts_with("train=") ? text.substr(6) : text;
     std::string& role = val ? out.val : out.train;
     if (!role.empty())
       return fail("--data gives two sources for {}: '{}' and '{}'", val ? "evaluation" : "training", role,
-                  text.starts_with("train=") ? text.substr(6)
-                  : val                      ? text.substr(4)
-                                             : text);
-    role = text.starts_with("train=") ? text.substr(6) : val ? text.substr(4) : text;
+                  source);
+    role = source;
   }
   return out;
 }
