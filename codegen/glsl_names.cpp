@@ -68,8 +68,7 @@ std::string identifier(std::string_view name) {
 }  // namespace
 
 const std::string& GlslNames::of(const Value* value) {
-  auto found = names_.find(value);
-  if (found != names_.end()) return found->second;
+  if (const std::string* name = valueIn(names_, value)) return *name;
   return names_[value] = unique(value->name);
 }
 

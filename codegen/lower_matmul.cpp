@@ -194,8 +194,7 @@ class Strip {
   }
   /// Four neighbouring positions at one k, as a vector: as loaded, or put together from scalars.
   KV four(int64_t position, int64_t k) {
-    auto it = vectors_.find({position, k});
-    if (it != vectors_.end()) return it->second;
+    if (const KV* known = valueIn(vectors_, std::pair(position, k))) return *known;
     std::vector<KV> lanes;
     for (int64_t lane = 0; lane < kLanes; ++lane) lanes.push_back(at(position + lane, k));
     return c_.kernel.vec(lanes);

@@ -475,8 +475,7 @@ std::vector<Schedule> neighbours(const Op&, const Target& target, const SharedMa
 std::vector<SharedMatmulSchedule> sharedMatmulSchedules() {
   std::vector<SharedMatmulSchedule> out;
   for (const BlockingChoice& each : kSharedBlockings)
-    if (auto schedule = each.schedule(); std::ranges::find(out, schedule) == out.end())
-      out.push_back(schedule);
+    if (auto schedule = each.schedule(); !contains(out, schedule)) out.push_back(schedule);
   return out;
 }
 

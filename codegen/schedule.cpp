@@ -84,7 +84,7 @@ static Schedule fastestSchedule(const Op& fused, const Target& target) {
   const Op* yield = fused.regions[0]->terminator();
   auto everyYield = [&](auto fits) {
     return std::ranges::all_of(yield->operands, [&](const Operand& operand) {
-      return std::ranges::find(sums, operand.value->def) != sums.end() || fits(operand.value->type);
+      return contains(sums, operand.value->def) || fits(operand.value->type);
     });
   };
   if (products == 1 && !rows && !mixed &&
@@ -126,7 +126,7 @@ std::vector<Schedule> scheduleCandidates(const Op& fused, const Target& target) 
   for (const Schedule& other : others) {
     if (out.size() == kHandful) break;
     const Schedule each = withReads(fused, target, arrangedAny(fused, target, other));
-    if (std::ranges::find(out, each) == out.end()) out.push_back(each);
+    addOnce(out, each);
   }
   return out;
 }

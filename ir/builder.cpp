@@ -168,20 +168,15 @@ static std::unique_ptr<Block> cloneBlock(const Block& block, std::unordered_map<
 
 static Operand cloneOperand(const Operand& operand, const std::unordered_map<const Value*, Value*>& map) {
   Operand copy = operand;
-  if (copy.value) {
-    auto it = map.find(copy.value);
-    if (it != map.end()) copy.value = it->second;
-  }
+  if (Value* const* other = copy.value ? valueIn(map, copy.value) : nullptr) copy.value = *other;
   for (Operand& item : copy.items) item = cloneOperand(item, map);
   return copy;
 }
 
 static std::unique_ptr<Value> cloneValue(const Value& value, std::unordered_map<const Value*, Value*>& map) {
   auto copy = std::make_unique<Value>(value);
-  if (copy->place && copy->place->inplace) {
-    auto it = map.find(copy->place->inplace);
-    if (it != map.end()) copy->place->inplace = it->second;
-  }
+  if (copy->place && copy->place->inplace)
+    if (Value* const* other = valueIn(map, copy->place->inplace)) copy->place->inplace = *other;
   map[&value] = copy.get();
   return copy;
 }

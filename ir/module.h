@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ir/attr.h"
+#include "ir/find.h"
 #include "ir/location.h"
 #include "ir/op_info.h"
 #include "ir/type.h"

@@ -40,11 +40,6 @@ int64_t mostOfLanguage(LimitId id) {
 
 constexpr uint32_t kCapabilityOfSubgroups = 61;  // GroupNonUniform; the other subgroup capabilities imply it
 
-template <class T>
-void addOnce(std::vector<T>& all, const T& value) {
-  if (std::ranges::find(all, value) == all.end()) all.push_back(value);
-}
-
 void raise(KernelNeeds& needs, LimitId id, int64_t amount) { needs[id] = std::max(needs[id], amount); }
 
 /// Lowers the alignment to the largest power of two that also divides the offset.

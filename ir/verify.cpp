@@ -381,7 +381,7 @@ void Verifier::knownAttrs(const Loc& loc, std::string_view owner, const AttrList
     if (find(attrs, attr.name) != &attr.value)
       report(loc, "{}: attribute '{}' is given twice", owner, attr.name);
     if (attr.value.isNone()) report(loc, "{}: attribute '{}' has no value", owner, attr.name);
-    if (std::ranges::find(known, attr.name) == known.end())
+    if (!contains(known, attr.name))
       report(loc, "{}: unknown attribute '{}'; known: {}", owner, attr.name, fmt::join(known, ", "));
   }
 }

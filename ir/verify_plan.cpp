@@ -240,11 +240,11 @@ bool PlanVerifier::placed(const Op& op) {
 }
 
 void PlanVerifier::read(const Op& op, const Value& value) {
-  auto owner = ownerOf_.find(&value);
-  if (owner == ownerOf_.end()) return;  // reported where it was defined without a valid place
+  const auto* owner = valueIn(ownerOf_, &value);
+  if (!owner) return;  // reported where it was defined without a valid place
   if (value.def && value.def->code == Opcode::adjoin)
     return forEachUse(std::as_const(*value.def), [&](const Value* part) { read(op, *part); });
-  auto other = bytes_.foreign(rangeOf(value), owner->second);
+  auto other = bytes_.foreign(rangeOf(value), *owner);
   if (!other) return;
   const Owner& writer = owners_[other->owner];
   report(op.loc, "{}: %{} is read here, after {} has overwritten its bytes {} to {} of @{}",
@@ -288,14 +288,13 @@ void PlanVerifier::resultRoom(const Op& op, const Value& value) {
   if (buffer == "io") io_.push_back({rangeOf(value), func_});
   if (buffer != "persistent") return;
   for (const Value* each = &value; each;) {
-    auto symbols = updates_.find(each);
-    if (symbols != updates_.end())
-      for (const Op* update : symbols->second)
+    if (const auto* symbols = valueIn(updates_, each))
+      for (const Op* update : *symbols)
         if (const Item* symbol = module_.storage(update->operands[0].text);
             symbol && rowsHome(*update, *symbol).offset == value.place->offset)
           return;
-    const auto next = inPlaceOf_.find(each);
-    each = next == inPlaceOf_.end() ? nullptr : next->second;
+    const auto* next = valueIn(inPlaceOf_, each);
+    each = next ? *next : nullptr;
   }
   report(value.loc, "{}: %{} is at @persistent[{}], which is not a home of a symbol it updates",
          label(op, "home"), value.name, value.place->offset);

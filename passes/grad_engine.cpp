@@ -132,8 +132,8 @@ Result<void> GradEngine::differentiate(Op& op) {
   std::vector<Value*> resultGrads;
   bool reached = false;
   for (const auto& result : op.results) {
-    auto it = gradients_.find(result.get());
-    resultGrads.push_back(it == gradients_.end() ? nullptr : it->second);
+    Value* const* known = valueIn(gradients_, result.get());
+    resultGrads.push_back(known ? *known : nullptr);
     if (!resultGrads.back()) continue;
     reached = true;
     nameAfter(resultGrads.back(), result.get());
@@ -141,7 +141,7 @@ Result<void> GradEngine::differentiate(Op& op) {
   std::vector<bool> wanted;
   for (const Operand& operand : op.operands)
     wanted.push_back(operand.kind == Operand::Kind::value && active_.count(operand.value));
-  if (!reached || std::ranges::find(wanted, true) == wanted.end()) return {};
+  if (!reached || !contains(wanted, true)) return {};
 
   if (!inDecomposition_) builder_.setLoc(derivedLoc("grad", op.loc));
   const GradEntry& entry = gradEntry(op.code);

@@ -98,10 +98,7 @@ struct KnownKernel {
 class KernelTable {
  public:
   /// The kernel that a region with this key was lowered to, or null.
-  const KnownKernel* find(const std::string& key) const {
-    auto it = known_.find(key);
-    return it == known_.end() ? nullptr : &it->second;
-  }
+  const KnownKernel* find(const std::string& key) const { return valueIn(known_, key); }
   const KnownKernel* remember(const std::string& key, KnownKernel kernel) {
     return &known_.insert_or_assign(key, std::move(kernel)).first->second;
   }
@@ -192,11 +189,9 @@ class FunctionLowering {
 };
 
 bool overlapsAny(const RangesOfBuffers& ranges, const ByteRange& range) {
-  auto of = ranges.find(range.buffer);
-  if (of == ranges.end()) return false;
-  for (const ByteRange& other : of->second)
-    if (overlap(other, range)) return true;
-  return false;
+  const auto* others = valueIn(ranges, range.buffer);
+  return others &&
+         std::ranges::any_of(*others, [&](const ByteRange& other) { return overlap(other, range); });
 }
 
 /// Inserts a barrier if a command reads or writes bytes written since the last one, or writes bytes read since then.

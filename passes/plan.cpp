@@ -200,8 +200,8 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
       for (const ResultSlot& slot : resultSlots(*op)) {
         plan::Sequence wish{{}, op, false};
         for (int member = 0; slot.group && member < slot.count; ++member) {
-          auto update = updates.find(op->result(slot.first + member)->name);
-          if (update != updates.end()) wish.keys.push_back(keyOf.at(update->second));
+          if (const auto* update = valueIn(updates, op->result(slot.first + member)->name))
+            wish.keys.push_back(keyOf.at(*update));
         }
         if (!slot.group || static_cast<int>(wish.keys.size()) != slot.count) continue;
         TG_TRY(bool settled, isSettled(wish, symbols));

@@ -24,7 +24,7 @@ inline bool standsInGroup(const Value& value) {
     for (int binding = 0; binding < user.numOperands(); ++binding) {
       if (!user.operands[binding].bindsGroup()) continue;
       const std::vector<Value*> members = bindingSources(user, binding);
-      if (std::ranges::find(members, &value) != members.end()) return true;
+      if (contains(members, &value)) return true;
     }
     return false;
   });
@@ -84,7 +84,7 @@ inline std::vector<Value*> expandOp(const Op& op, Builder& builder) {
   for (const Operand& operand : op.operands) operands.push_back(operand.value);
   std::vector<Value*> results = decompose(op, operands, builder);
   for (size_t i = 0; i < results.size(); ++i)
-    if (std::ranges::find(operands, results[i]) == operands.end()) results[i]->name = op.results[i]->name;
+    if (!contains(operands, results[i])) results[i]->name = op.results[i]->name;
   return results;
 }
 

@@ -136,10 +136,7 @@ class Resizing {
     resized_[&value] = std::move(resized);
   }
 
-  const Resized* resizedOf(const Value* value) const {
-    auto it = resized_.find(value);
-    return it == resized_.end() ? nullptr : &it->second;
-  }
+  const Resized* resizedOf(const Value* value) const { return valueIn(resized_, value); }
 
   /// Resizes one op, if an operand was resized; otherwise records whether its result is suspect.
   Result<void> visit(Op& op) {
@@ -164,12 +161,12 @@ class Resizing {
 
   Result<void> readStorage(Op& op) {
     const std::string& name = op.operands.front().text;
-    auto before = storage_.find(name);
-    if (before == storage_.end()) return {};
+    const auto* before = valueIn(storage_, name);
+    if (!before) return {};
     if (find(op.attrs, "rows"))
       return dim_.error(op.loc, 5, "a part of @{}, which has the {}, is read", name, dim_.name);
     op.result()->type = module_.storage(name)->type;
-    record(*op.result(), before->second, namedAxes(name));
+    record(*op.result(), *before, namedAxes(name));
     return {};
   }
 

@@ -11,12 +11,11 @@ namespace tg {
 
 Result<vulkan::Binding> Executor::Program::range(const std::string& name, int64_t offset,
                                                  int64_t bytes) const {
-  auto found = buffers.find(name);
-  if (found == buffers.end()) return fail("the module has no buffer @{}", name);
+  const Segments* segments = valueIn(buffers, name);
+  if (!segments) return fail("the module has no buffer @{}", name);
   // If there is a single buffer, the recording checks the range.
-  const Segments& segments = found->second;
-  for (const Segment& segment : segments)
-    if (segments.size() == 1 || (segment.base <= offset && offset + bytes <= segment.end()))
+  for (const Segment& segment : *segments)
+    if (segments->size() == 1 || (segment.base <= offset && offset + bytes <= segment.end()))
       return vulkan::Binding{segment.buffer.get(), offset - segment.base, bytes};
   return fail("@{}[{}:{}] does not lie in one of the buffers it is made of", name, offset, offset + bytes);
 }
@@ -52,12 +51,12 @@ std::string Executor::Program::labelOf(const DispatchStep& step) const {
   std::string label = step.label.empty() ? step.kernel : fmt::format("{} ({})", step.kernel, step.label);
   std::vector<std::string_view> bound;
   for (const ByteRange& range : step.bindings) {
-    const auto found = homes.find(range.buffer);
-    if (found == homes.end()) continue;
-    const std::vector<Home>& all = found->second;
-    auto home = std::ranges::partition_point(all, [&](const Home& each) { return each.end <= range.offset; });
-    for (; home != all.end() && home->begin < range.offset + range.bytes && bound.size() <= kNamed; ++home)
-      if (std::ranges::find(bound, home->name) == bound.end()) bound.push_back(home->name);
+    const std::vector<Home>* all = valueIn(homes, range.buffer);
+    if (!all) continue;
+    auto home =
+        std::ranges::partition_point(*all, [&](const Home& each) { return each.end <= range.offset; });
+    for (; home != all->end() && home->begin < range.offset + range.bytes && bound.size() <= kNamed; ++home)
+      addOnce(bound, home->name);
   }
   for (size_t i = 0; i < std::min(bound.size(), kNamed); ++i) label += fmt::format(" @{}", bound[i]);
   return bound.size() > kNamed ? label + " …" : label;

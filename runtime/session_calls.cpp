@@ -11,9 +11,7 @@ namespace tg {
 namespace {
 
 Captures toCaptures(const std::string& function, const SessionProgram::Callable& callable, NamedArrays kept) {
-  std::erase_if(kept, [&](const auto& capture) {
-    return std::ranges::find(callable.read, capture.first) == callable.read.end();
-  });
+  std::erase_if(kept, [&](const auto& capture) { return !contains(callable.read, capture.first); });
   return {function, callable.captures, std::move(kept)};
 }
 

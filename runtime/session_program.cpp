@@ -138,30 +138,29 @@ Result<void> SessionProgram::borrow(Module& module) {
   int64_t step = std::max<int64_t>(256, target().alignment);
   std::map<const vulkan::Buffer*, int64_t> bases;
   for (Item* param : module.all(ItemKind::param)) {
-    auto shared = options_.sharedParams.find(param->name);
-    if (shared == options_.sharedParams.end()) continue;
-    TG_CHECK(checkBorrowed(*param, shared->second));
+    const ParamBuffer* shared = valueIn(options_.sharedParams, param->name);
+    if (!shared) continue;
+    TG_CHECK(checkBorrowed(*param, *shared));
     if (module.stage > Stage::fused)
       return failAt(param->loc,
                     "sharedParams: @{} has its home already, since the module is of stage {}; give one of "
                     "stage tensor or fused",
                     param->name, name(module.stage));
-    borrowed_.emplace(param->name, shared->second);
-    if (shared->second.turn) turns_.push_back(shared->second.turn);
+    borrowed_.emplace(param->name, *shared);
+    if (shared->turn) turns_.push_back(shared->turn);
     if (!device_) continue;
-    const int64_t bytes = shared->second.buffer->bytes();
+    const int64_t bytes = shared->buffer->bytes();
     if (bytes > target().allocation)
       return failAt(
           param->loc,
           "sharedParams: @{} lies in a buffer of {} bytes; one allocation of target '{}' has at most {}",
           param->name, bytes, target().name, target().allocation);
-    auto [base, fresh] =
-        bases.try_emplace(shared->second.buffer.get(), target().fit(windows_.reserve, bytes));
+    auto [base, fresh] = bases.try_emplace(shared->buffer.get(), target().fit(windows_.reserve, bytes));
     if (fresh) {
-      windows_.windows.push_back({base->second, shared->second.buffer});
+      windows_.windows.push_back({base->second, shared->buffer});
       windows_.reserve = roundUp(base->second + bytes, step);
     }
-    param->place = Place{"persistent", base->second + shared->second.offset, nullptr, 0};
+    param->place = Place{"persistent", base->second + shared->offset, nullptr, 0};
   }
   std::ranges::sort(turns_);
   turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());
@@ -321,8 +320,7 @@ Result<SessionProgram::Callable> SessionProgram::callable(const std::string& fun
   TG_CHECK(checkNames(*func, inputs));
   TG_TRY(std::optional<int64_t> size, batchOf(*func, inputs));
   VariantId id{function, size && !hasBatch(*func, *size) ? *size : 0};
-  auto found = variants_.find(id);
-  const Variant* variant = found == variants_.end() ? nullptr : &found->second;
+  const Variant* variant = valueIn(variants_, id);
   TG_TRY(std::vector<std::string> read, wantedCaptures(function, variant, source, captures));
   if (variant) {
     auto kept = capturesOf(*variant->module->func(function));

@@ -163,8 +163,7 @@ bool Counter::reaches(const Operand& operand, const std::unordered_set<const Val
 /// Whether the trips of a loop must be followed one by one: a carried integer is needed for control flow, or branches
 /// or loops in the body depend on the loop's index or carried values.
 bool Counter::dependsOn(const Op& loop) {
-  auto known = depends_.find(&loop);
-  if (known != depends_.end()) return known->second;
+  if (const bool* known = valueIn(depends_, &loop)) return *known;
   bool out = false;
   std::unordered_set<const Value*> from{loop.operands[0].value}, seen;
   for (const Operand& each : iterArgs(loop)) {

@@ -58,12 +58,12 @@ std::vector<int> Cover::ownSymbols(int scope) const {
     if (int id = forms_.localSymbol(axis); id >= 0) out.push_back(id);
   const std::vector<int>& outer = forms_.scope(block_).loops;
   for (int loop : forms_.scope(scope).loops)
-    if (std::ranges::find(outer, loop) == outer.end()) out.push_back(loop);
+    if (!contains(outer, loop)) out.push_back(loop);
   return out;
 }
 
 bool Cover::dependsOn(int id, const std::vector<int>& own) const {
-  if (std::ranges::find(own, id) != own.end()) return true;
+  if (contains(own, id)) return true;
   const Symbol& symbol = forms_.symbol(id);
   if (symbol.kind == Symbol::Kind::opaque) return true;  // it may differ between invocations
   return std::ranges::any_of(symbol.inputs, [&](int input) { return dependsOn(input, own); });
@@ -71,8 +71,8 @@ bool Cover::dependsOn(int id, const std::vector<int>& own) const {
 
 bool Cover::collect(const Affine& form, const std::vector<int>& own, std::vector<int>& out) const {
   for (const auto& [id, factor] : form.terms) {
-    if (std::ranges::find(own, id) != own.end()) {
-      if (std::ranges::find(out, id) == out.end()) out.push_back(id);
+    if (contains(own, id)) {
+      addOnce(out, id);
     } else if (dependsOn(id, own)) {
       const Symbol& symbol = forms_.symbol(id);
       if (symbol.kind != Symbol::Kind::derived) return false;
@@ -193,11 +193,10 @@ bool Cover::implied(const Affine& wanted, const Facts& facts) {
 }
 
 bool Cover::stored(const std::string& place, const Facts& facts) const {
-  auto found = stored_.find(place);
-  if (found == stored_.end()) return false;
-  return std::ranges::any_of(found->second, [&](const Facts& guards) {
-    return std::ranges::all_of(guards, [&](const Affine& guard) { return implied(guard, facts); });
-  });
+  const auto* known = valueIn(stored_, place);
+  return known && std::ranges::any_of(*known, [&](const Facts& guards) {
+           return std::ranges::all_of(guards, [&](const Affine& guard) { return implied(guard, facts); });
+         });
 }
 
 /// Whether every element of the buffer is stored unconditionally: for a load whose index is not known.

@@ -31,7 +31,7 @@ void Decoder::zeros() {
     bool common = true;
     for (int scope : scopes_) {
       auto here = forms_.zeros(scope);
-      common = common && std::ranges::find(here, zero) != here.end();
+      common = common && contains(here, zero);
     }
     if (common) equations_.emplace_back(scopes_.size(), zero);
   }

@@ -124,7 +124,7 @@ int FormsBuilder::newScope(int parent) {
 void FormsBuilder::addFact(int scope, Affine fact) {
   auto& all = f_.allFacts_[static_cast<size_t>(scope)];
   const auto& own = f_.scopes_[static_cast<size_t>(scope)].facts;
-  if (std::ranges::find(own, fact) != own.end()) return;
+  if (contains(own, fact)) return;
   all.insert(all.begin(), fact);
   f_.scopes_[static_cast<size_t>(scope)].facts.push_back(std::move(fact));
 }
@@ -409,8 +409,8 @@ Affine Forms::form(const Operand& operand) const {
 
 int Forms::scopeOf(const Value& value) const {
   if (value.def) return scopeOf(*value.def);
-  auto found = argBlock_.find(&value);
-  return found == argBlock_.end() ? 0 : scopeOfBlock(found->second);
+  const auto* block = valueIn(argBlock_, &value);
+  return block ? scopeOfBlock(*block) : 0;
 }
 
 bool Forms::isWithin(int scope, int other) const {
@@ -426,8 +426,7 @@ std::vector<Affine> Forms::zeros(int scope) const {
 }
 
 Affine Forms::extent(const Value* buffer, int axis) const {
-  auto found = extents_.find(buffer);
-  if (found != extents_.end()) return found->second[static_cast<size_t>(axis)];
+  if (const auto* extents = valueIn(extents_, buffer)) return (*extents)[static_cast<size_t>(axis)];
   return Affine::of(buffer->type.shape[axis]);
 }
 

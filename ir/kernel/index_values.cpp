@@ -32,8 +32,7 @@ Affine FormsBuilder::loaded(const Op& op) {
   if (!constant || !isInteger(op.result()->type)) return opaque(*op.result(), inputsOf(op), !constant);
   std::string key = "load " + pointerKey(element.value);
   for (const Operand& index : element.items) key += " " + form(index).key();
-  auto found = interned_.find(key);
-  if (found != interned_.end()) return Affine::symbol(found->second);
+  if (const int* symbol = valueIn(interned_, key)) return Affine::symbol(*symbol);
   Affine made = opaque(*op.result(), inputsOf(op), false);
   interned_[key] = made.terms.begin()->first;
   return made;

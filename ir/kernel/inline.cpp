@@ -112,7 +112,7 @@ std::unique_ptr<Op> makeLoop(std::unique_ptr<Block> body, Operand from, Operand 
 }
 
 void removeCarried(Op& op, const std::vector<bool>& gone) {
-  if (std::ranges::find(gone, true) == gone.end()) return;
+  if (!contains(gone, true)) return;
   for (auto& region : op.regions)
     if (Op* yield = region->ops.back(); yield && yield->code == Opcode::k_yield)
       removeAt(yield->operands, gone);

@@ -122,7 +122,7 @@ int64_t reductionBytes(const Item& kernel) {
   walk(kernel.body, [&](const Op& op) {
     if (op.code != Opcode::k_workgroup_reduce) return;
     const Type& type = op.result()->type;
-    if (std::ranges::find(reduced, type) == reduced.end()) reduced.push_back(type);
+    addOnce(reduced, type);
   });
   int64_t bytes = 0;
   for (const Type& type : reduced) bytes += type.bytes();

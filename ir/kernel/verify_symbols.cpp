@@ -124,7 +124,7 @@ void SymbolVerifier::matches(const Value& param, const Value& primal, bool gradi
     return complain(fmt::format("is for %{}, which is {} and has no gradient", primal.name, of.str()));
   std::vector<BufMode> modes = gradientModes(of.mode, gradient);
   if (modes.empty()) return complain(fmt::format("is for %{}, a tape, whose contents are lost", primal.name));
-  if (std::ranges::find(modes, type.mode) == modes.end())
+  if (!contains(modes, type.mode))
     return complain(fmt::format("is `{}`, not `{}`{}", tg::name(type.mode), tg::name(modes[0]),
                                 modes.size() > 1 ? " or `accum`" : ""));
   DType dtype = gradient ? DType::f32 : of.dtype;

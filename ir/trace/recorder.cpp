@@ -295,10 +295,9 @@ Tensor Recorder::read(const ParamNode* param, const Site& at) {
     silent.failure_ = shared(failAt(param->loc, "parameter '{}' is not declared", param->name));
     return silent;
   }
-  auto path = activeRecorder->names_.paths.find(param);
-  if (path != activeRecorder->names_.paths.end())
-    return activeRecorder->readStorage(param->trained ? ItemKind::param : ItemKind::state, path->second,
-                                       param->type, locOf(site));
+  if (const std::string* path = valueIn(activeRecorder->names_.paths, param))
+    return activeRecorder->readStorage(param->trained ? ItemKind::param : ItemKind::state, *path, param->type,
+                                       locOf(site));
   return activeRecorder->reject(failAt(locOf(site),
                                        "parameter '{}' is not part of the model that is traced; declare its "
                                        "module with child(name, module)",
@@ -411,8 +410,8 @@ void Recorder::update(const Arg& storage, const Arg& value) {
 
 Tensor Recorder::hinted(const Module& module, const Tensor& tensor) {
   if (!activeRecorder || !tensor.valid() || !tensor.value_->def) return tensor;
-  auto it = activeRecorder->names_.paths.find(module.node().get());
-  if (it != activeRecorder->names_.paths.end()) activeRecorder->hints_[tensor.value_] = it->second;
+  if (const std::string* path = valueIn(activeRecorder->names_.paths, module.node().get()))
+    activeRecorder->hints_[tensor.value_] = *path;
   return tensor;
 }
 

@@ -50,9 +50,7 @@ class Addition {
   }
   ~Addition() {
     if (kept_) return;
-    module_.items.eraseIf([&](const std::unique_ptr<Item>& item) {
-      return std::ranges::find(before_, item.get()) == before_.end();
-    });
+    module_.items.eraseIf([&](const std::unique_ptr<Item>& item) { return !contains(before_, item.get()); });
     if (!open_) return;
     while (open_->body.ops.size() > ops_) open_->body.ops.erase(open_->body.ops.back());
     open_->body.ops.push_back(std::move(end_));

@@ -17,7 +17,7 @@ Bindings::Bindings(const Target& target, const Op& fused, const Value& without) 
 }
 
 void Bindings::read(const Value& value) {
-  if (std::ranges::find(read_, &value) != read_.end()) return;
+  if (contains(read_, &value)) return;
   read_.push_back(&value);
   // f16 and bf16, and values with more texels than a view may have, are read as storage.
   views_ += target_.reads == "texel" && !isNarrow(value.type.dtype) &&

@@ -227,7 +227,7 @@ class SumRewriter {
     Item* kernel = module_.find(ItemKind::kernel, custom.operands[0].text);
     auto [entry, fresh] = exact_.try_emplace(kernel);
     if (fresh) entry->second = rewriteKernel(*kernel);
-    return std::ranges::find(entry->second, true) != entry->second.end();
+    return contains(entry->second, true);
   }
 
   /// Remarks why a sum stays as it is.

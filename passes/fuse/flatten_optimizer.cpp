@@ -412,8 +412,7 @@ void Flattener::clearTogether(const std::vector<Value*>& gradients) {
       cleared.emplace(rowsKey(*op), op);
   for (const Value* gradient : gradients) {
     if (!gradient->def || gradient->def->code != Opcode::state) return;
-    auto update = cleared.find(rowsKey(*gradient->def));
-    if (update != cleared.end()) updates.push_back(update->second);
+    if (Op** update = valueIn(cleared, rowsKey(*gradient->def))) updates.push_back(*update);
   }
   if (updates.size() != gradients.size()) return;
   RegionWriter region(updates[0]->loc);

@@ -157,8 +157,8 @@ const std::vector<Value*>& Former::bases(const Op& op) {
 }
 
 bool Former::holds(int region, const Op* op) const {
-  auto at = regionOf_.find(op);
-  return at != regionOf_.end() && at->second == region;
+  const int* own = valueIn(regionOf_, op);
+  return own && *own == region;
 }
 
 static int primitives(const Op& op) { return op.info().has(table::composite) ? kCompositePrimitives : 1; }
@@ -181,8 +181,8 @@ bool Former::fits(const std::vector<int>& regions, const Op& op) {
     for (const Value* base : bases(*each))
       if (!base->def || !inside(base->def)) bound.read(*base);
     for (const auto& result : each->results) {
-      auto readers = readers_.find(result.get());
-      if (readers != readers_.end()) bound.write(!std::ranges::all_of(readers->second, inside));
+      if (const auto* readers = valueIn(readers_, result.get()))
+        bound.write(!std::ranges::all_of(*readers, inside));
     }
     if (bound.exceeded()) return bindsNoMore(regions, op);
   }
@@ -293,10 +293,9 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why, std::vecto
   int best = -1;
   int64_t bestBytes = -1;
   for (Value* base : bases(op)) {
-    if (!base->def) continue;
-    auto it = regionOf_.find(base->def);
-    if (it == regionOf_.end()) continue;
-    int candidate = it->second;
+    const int* producer = valueIn(regionOf_, base->def);
+    if (!producer) continue;
+    const int candidate = *producer;
     const Region& other = regions_[static_cast<size_t>(candidate)];
     if (sum != sumOf_.end()) {
       const auto maker = sumOf_.find(base->def);
@@ -329,13 +328,10 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why, std::vecto
       because(why, "%{}'s product would keep alive what it reads until then", base->name);
       continue;
     }
-    bool cycle = false;
-    for (Value* operand : bases(op)) {
-      auto producer = operand->def ? regionOf_.find(operand->def) : regionOf_.end();
-      if (producer != regionOf_.end() && producer->second != candidate &&
-          graph_.reaches(candidate, producer->second))
-        cycle = true;
-    }
+    const bool cycle = std::ranges::any_of(bases(op), [&](const Value* operand) {
+      const int* other = valueIn(regionOf_, operand->def);
+      return other && *other != candidate && graph_.reaches(candidate, *other);
+    });
     if (cycle) {
       because(why, "another operand depends on %{}'s kernel", base->name);
       continue;
@@ -368,8 +364,8 @@ void Former::absorb(int home, const std::vector<int>& others, const Op& op) {
 
 void Former::link(int region, const Op& op) {
   for (Value* base : bases(op)) {
-    auto it = base->def ? regionOf_.find(base->def) : regionOf_.end();
-    if (it != regionOf_.end() && it->second != region) graph_.link(it->second, region);
+    const int* producer = valueIn(regionOf_, base->def);
+    if (producer && *producer != region) graph_.link(*producer, region);
   }
 }
 
@@ -379,23 +375,23 @@ void Former::link(int region, const Op& op) {
 int Former::rowPartner(const Op& op, const Region& own) {
   for (Value* base : bases(op)) {
     const std::vector<Op*>& readers = readers_[base];
-    auto first = regionOf_.find(readers[0]);
-    if (first == regionOf_.end()) continue;
-    const Region& other = regions_[static_cast<size_t>(first->second)];
+    const int* first = valueIn(regionOf_, readers[0]);
+    if (!first) continue;
+    const Region& other = regions_[static_cast<size_t>(*first)];
     if (base->type.elements() != other.rows.rows * other.rows.length) continue;
     bool alone = std::ranges::all_of(readers, [&](const Op* reader) {
-      auto at = regionOf_.find(reader);
-      return at == regionOf_.end() || at->second == first->second;
+      const int* at = valueIn(regionOf_, reader);
+      return !at || *at == *first;
     });
     const bool suits =
         own.space == Space::row ? other.rows == own.rows : sumsOnTheWay(op, other) && keepsOrder(op, base);
-    if (!alone || other.space != Space::row || !suits || !fits({first->second}, op)) continue;
+    if (!alone || other.space != Space::row || !suits || !fits({*first}, op)) continue;
     const std::vector<Value*>& operands = bases(op);
     bool cycle = std::ranges::any_of(operands, [&](const Value* operand) {
-      auto producer = operand->def ? regionOf_.find(operand->def) : regionOf_.end();
-      return producer != regionOf_.end() && graph_.reaches(first->second, producer->second);
+      const int* producer = valueIn(regionOf_, operand->def);
+      return producer && graph_.reaches(*first, *producer);
     });
-    if (!cycle) return first->second;
+    if (!cycle) return *first;
   }
   return -1;
 }
@@ -507,9 +503,9 @@ std::unique_ptr<Op> Former::build(int index) {
   std::vector<Value*> yielded;
   for (Op* op : region.ops)
     for (const auto& result : op->results) {
-      auto it = readers_.find(result.get());
-      bool outside = it != readers_.end() &&
-                     std::ranges::any_of(it->second, [&](const Op* reader) { return !holds(index, reader); });
+      const auto* readers = valueIn(readers_, result.get());
+      const bool outside =
+          readers && std::ranges::any_of(*readers, [&](const Op* reader) { return !holds(index, reader); });
       if (!outside && op->code != Opcode::custom) continue;  // a custom kernel writes all its results
       yielded.push_back(writer.here(result.get()));
       result->uses.replaceAll(writer.addResult(*result));

@@ -118,10 +118,11 @@ std::unordered_map<const Op*, const Op*> maximaOf(const Item& func) {
     const Op* all = nullptr;
     bool alone = true;
     for (const Use& use : op->result()->uses) {
-      const auto later = maxima.find(use.user());
-      const Op* own = use.user()->code == Opcode::max_reduce ? use.user()
-                      : later == maxima.end()                ? nullptr
-                                                             : later->second;
+      const Op* own = use.user();
+      if (own->code != Opcode::max_reduce) {
+        const Op* const* later = valueIn(maxima, own);
+        own = later ? *later : nullptr;
+      }
       alone = alone && own && (!all || own == all);
       if (!alone) break;
       all = own;

@@ -175,9 +175,7 @@ class Merger {
 /// Finds what a kernel reads and binds.
 void Merger::findBindings(Kernel& kernel) {
   const Op& op = *kernel.op;
-  forEachUse(op, [&](const Value* value) {
-    if (std::ranges::find(kernel.reads, value) == kernel.reads.end()) kernel.reads.push_back(value);
-  });
+  forEachUse(op, [&](const Value* value) { addOnce(kernel.reads, value); });
   kernel.bindings = op.results.size();
   for (const Operand& operand : op.operands) {
     if (op.code != Opcode::fused) break;
@@ -346,7 +344,7 @@ bool Merger::joinsRows(Merged& merged, Kernel& kernel) {
     if (partner->rows != kernel.rows) return false;
     for (const Value* value : partner->reads)
       shares = shares || (value->type.elements() == kernel.rows->rows * kernel.rows->length &&
-                          std::ranges::find(kernel.reads, value) != kernel.reads.end());
+                          contains(kernel.reads, value));
   }
   if (!shares) return false;
   std::vector<Op*> ops = opsOf(merged.kernels);

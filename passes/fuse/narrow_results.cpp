@@ -213,7 +213,7 @@ bool Narrower::followsFrom(const Op& fused, Value& base, const Value& result) co
   std::unordered_map<const Value*, Value*> outside = outsideOf(fused);
   outside[&base] = &base;  // as if it were stored
   const std::optional<Slice> slice = sliceFrom(fused, result, base, outside);
-  if (!slice || std::ranges::find(slice->leaves, &base) == slice->leaves.end()) return false;
+  if (!slice || !contains(slice->leaves, &base)) return false;
   const Op& reader = *onlyReader(result);
   Bindings bound(target_, reader, result);
   for (const Value* leaf : slice->leaves) {
@@ -278,7 +278,7 @@ bool Narrower::saves(const Op& fused, const Family& family, DType dtype) const {
       const Op* reader = use.user();
       if (!mayRead(*reader, *result, family, fused)) return false;
       before += result->type.bytes();
-      if (std::ranges::find(readers, reader) == readers.end()) readers.push_back(reader);
+      addOnce(readers, reader);
     }
   }
   const auto accesses = static_cast<int64_t>(readers.size()) + 1;

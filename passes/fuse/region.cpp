@@ -49,13 +49,11 @@ bool roundsAttention(const Op& op, const Value& value) {
 }
 
 bool isReadOnlyBy(const Op& op, const Region& region, const Readers& readers) {
-  auto isOurs = [&](const Op* reader) {
-    return reader == &op || std::ranges::find(region.ops, reader) != region.ops.end();
-  };
+  auto isOurs = [&](const Op* reader) { return reader == &op || contains(region.ops, reader); };
   return std::ranges::all_of(region.ops, [&](const Op* each) {
     return std::ranges::all_of(each->results, [&](const auto& result) {
-      const auto at = readers.find(result.get());
-      return at == readers.end() || std::ranges::all_of(at->second, isOurs);
+      const auto* all = valueIn(readers, result.get());
+      return !all || std::ranges::all_of(*all, isOurs);
     });
   });
 }

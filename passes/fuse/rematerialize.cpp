@@ -114,9 +114,8 @@ class Rematerializer {
 };
 
 const Life* Rematerializer::lifeOf(const Value* value) const {
-  auto first = firstOf_.find(value);
-  auto life = lives_.find(first == firstOf_.end() ? value : first->second);
-  return life == lives_.end() ? nullptr : &life->second;
+  const Value* const* first = valueIn(firstOf_, value);
+  return valueIn(lives_, first ? *first : value);
 }
 
 /// Adds the live ranges of the results of a kernel, without readers.
@@ -132,12 +131,12 @@ void Rematerializer::addLives(const Step& at) {
     lives_[result.get()] = {result->type.bytes(), &at, {}, !op.groups.empty() && !isGroup, isGroup, {}};
   }
   for (const auto& result : op.results) {
-    auto life = lives_.find(result.get());
-    if (life == lives_.end() || life->second.bytes < least_) continue;
-    std::vector<Known>& known = values_[life->second.bytes];
+    Life* life = valueIn(lives_, result.get());
+    if (!life || life->bytes < least_) continue;
+    std::vector<Known>& known = values_[life->bytes];
     known.insert(std::ranges::partition_point(
                      known, [&](const Known& each) { return !at.isBefore(*each.life->made); }),
-                 {result.get(), &life->second});
+                 {result.get(), life});
   }
 }
 

@@ -33,10 +33,7 @@ RowBounds cutRows(int64_t rows, int64_t rowBytes, int64_t limit) {
   return bounds;
 }
 
-const RowPieces* PieceBuilder::piecesOf(const Value* value) const {
-  auto at = pieces_.find(value);
-  return at == pieces_.end() ? nullptr : &at->second;
-}
+const RowPieces* PieceBuilder::piecesOf(const Value* value) const { return valueIn(pieces_, value); }
 
 Value* PieceBuilder::concat(std::vector<Value*> parts, int64_t axis) {
   const DType dtype = parts[0]->type.dtype;
@@ -121,7 +118,7 @@ void PieceBuilder::keep(std::unique_ptr<Op> op) {
 /// Whether a value can be read now, after the ops that are added to `missing`: views, and small values.
 bool PieceBuilder::isThere(const Value& value, std::vector<Op*>& missing) const {
   Op* def = value.def;
-  if (!def || def->list() != &made_ || std::ranges::find(missing, def) != missing.end()) return true;
+  if (!def || def->list() != &made_ || contains(missing, def)) return true;
   if (pieceOf_.contains(def) || isBoundary(*def)) {
     if (!readsSymbol(*def)) return false;
   } else if (!isInline(*def) && value.type.bytes() > kAhead) {

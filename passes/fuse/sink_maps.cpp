@@ -107,8 +107,7 @@ bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Va
 void Sinker::sink(Op& fused, int slot) {
   const Value& value = *fused.result(slot);
   std::vector<Op*> readers;
-  for (const Use& use : value.uses)
-    if (std::ranges::find(readers, use.user()) == readers.end()) readers.push_back(use.user());
+  for (const Use& use : value.uses) addOnce(readers, use.user());
   const std::unordered_map<const Value*, Value*> outside = outsideOf(fused);
   const Value* inner = fused.regions[0]->terminator()->in(slot);
   auto stands = [&](const Value& source) { return &source != &value; };

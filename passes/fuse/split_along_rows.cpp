@@ -172,7 +172,7 @@ bool RowSplitter::reduction(const Op& op) {
   const int last = from.rank() - 1;
   std::vector<int64_t> axes = as::sum(op).axes();
   for (int64_t& axis : axes) axis = normalAxis(axis, from.rank());
-  const bool along = std::ranges::find(axes, last) != axes.end();
+  const bool along = contains(axes, last);
   const bool over = static_cast<int>(axes.size()) - along == last;
   if (!over && !(along && axes.size() == 1)) return false;
   if (over && op.code == Opcode::logsumexp) return false;

@@ -44,7 +44,7 @@ std::vector<UpdateGroup> UpdateGroups::find() {
   for (Updates* updates : cut) findNeeds(*updates);
   std::vector<UpdateGroup> groups;
   for (auto& [key, updates] : byKey_) {
-    const bool isCut = std::ranges::find(cut, &updates) != cut.end();
+    const bool isCut = contains(cut, &updates);
     for (Updates& part : adjoining(std::move(updates), isCut))
       if (Op* place = placeFor(part)) groups.push_back({std::move(part), isCut, place});
   }

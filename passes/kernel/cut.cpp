@@ -18,8 +18,8 @@ class ValueFlow {
   explicit ValueFlow(const Block& body) { visit(body); }
   Values after(const Value* from) const { return reach(next_, {from}); }
   bool passes(const Value* from, const Value* to) const {
-    auto it = last_.find(to);
-    return it != last_.end() && std::ranges::find(it->second, from) != it->second.end();
+    const auto* before = valueIn(last_, to);
+    return before && contains(*before, from);
   }
   Values before(const std::vector<const Value*>& to) const { return reach(last_, to); }
 
@@ -42,10 +42,10 @@ Values ValueFlow::reach(const Edges& edges, const std::vector<const Value*>& sta
   Values seen(start.begin(), start.end());
   std::vector<const Value*> open = start;
   while (!open.empty()) {
-    auto it = edges.find(open.back());
+    const auto* next = valueIn(edges, open.back());
     open.pop_back();
-    if (it == edges.end()) continue;
-    for (const Value* value : it->second)
+    if (!next) continue;
+    for (const Value* value : *next)
       if (seen.insert(value).second) open.push_back(value);
   }
   return seen;

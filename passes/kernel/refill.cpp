@@ -148,10 +148,10 @@ bool RefillFinder::steady(const Operand& operand, const std::vector<const Op*>& 
 /// Whether a value is the same in every iteration of `loops`, which enclose one another.
 bool RefillFinder::steady(const Value* value, const std::vector<const Op*>& loops) const {
   std::vector<const Op*> around = facts_.loopsAround(value);
-  if (std::ranges::find(around, loops[0]) == around.end()) return true;
+  if (!contains(around, loops[0])) return true;
   if (!value->def) {  // the index of a loop inside
     const Op* loop = around.back();
-    return std::ranges::find(loops, loop) == loops.end() && loop->regions[0]->args[0].get() == value &&
+    return !contains(loops, loop) && loop->regions[0]->args[0].get() == value &&
            steady(rangeOf(*loop).from, loops) && steady(rangeOf(*loop).step, loops);
   }
   const Op& op = *value->def;

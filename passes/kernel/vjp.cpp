@@ -89,7 +89,7 @@ Result<void> resolve(const Item& kernel, const std::vector<std::string>& names, 
       return failAt(arg->loc ? arg->loc : kernel.loc,
                     "kernel-vjp [kernel-vjp.c4]: {} names %{}, whose mode is {}, not {}", which, name,
                     tg::name(arg->type.mode), modes);
-    if (std::ranges::find(out, arg) == out.end()) out.push_back(arg);
+    addOnce(out, arg);
   }
   return {};
 }
@@ -135,9 +135,7 @@ Result<KernelVjp> VjpMaker::run() {
         parameter(arg.get(), arg->type.mode == BufMode::tape ? Role::tape : Role::primal, type, arg->name);
   }
   for (const auto& arg : source_->body.args) {
-    auto in = [&](const std::vector<const Value*>& list) {
-      return std::ranges::find(list, arg.get()) != list.end();
-    };
+    auto in = [&](const std::vector<const Value*>& list) { return contains(list, arg.get()); };
     BufMode mode = arg->type.mode;
     bool asked = in(wrt_) || in(of_), scratch = mode == BufMode::inout || mode == BufMode::tape;
     if (!asked && !(scratch && activity.active(arg.get()))) continue;

@@ -14,10 +14,6 @@ namespace {
 constexpr int64_t kLiveGrowth = 50, kArenaGrowth = 20;
 constexpr int64_t kMostLiveGrowth = 32 << 20, kMostArenaGrowth = 48 << 20;
 
-void addOnce(std::vector<int>& list, int number) {
-  if (std::ranges::find(list, number) == list.end()) list.push_back(number);
-}
-
 }  // namespace
 
 int FunctionPlan::intervalStart(int op) const {

@@ -38,7 +38,7 @@ SlotOf slotOf(const Value& value) {
   std::vector<ResultSlot> slots = resultSlots(*value.def);
   for (int index = 0; index < static_cast<int>(slots.size()); ++index) {
     SlotOf slot{index, valuesOf(*value.def, slots[index]), 0, slots[index].group};
-    if (std::ranges::find(slot.values, &value) == slot.values.end()) continue;
+    if (!contains(slot.values, &value)) continue;
     slot.bytes = bytesOf(slot.values, slot.group);
     return slot;
   }

@@ -19,7 +19,7 @@ std::string list(const std::vector<int>& keys, const std::function<std::string(i
   return "[" + text + "]";
 }
 
-bool contains(const std::vector<int>& run, const std::vector<int>& part) {
+bool holdsRun(const std::vector<int>& run, const std::vector<int>& part) {
   return std::search(run.begin(), run.end(), part.begin(), part.end()) != run.end();
 }
 
@@ -47,7 +47,7 @@ Result<std::vector<std::vector<int>>> mergeRuns(std::vector<Sequence> sequences,
       continue;
     }
     const Run& run = runs[runOf[*taken]];
-    if (contains(run.keys, sequence.keys) || !sequence.required) continue;
+    if (holdsRun(run.keys, sequence.keys) || !sequence.required) continue;
     return failAt(sequence.op->loc,
                   "{} [plan.group]: no layout holds the group {}: {} already has its place in {}",
                   sequence.op->info().name, list(sequence.keys, nameOf), nameOf(*taken),

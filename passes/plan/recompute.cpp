@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/find.h"
 #include "passes/fuse/cost.h"
 
 namespace tg::plan {
@@ -101,7 +102,7 @@ void Recompute::countLive() {
     taken.clear();
     for (const auto& [written, read] : kernels_[steps_[place]].task.takeOver) {
       const Life* life = lifeAt(read, place);
-      if (!life || life->last != place || std::ranges::find(taken, read) != taken.end()) continue;
+      if (!life || life->last != place || contains(taken, read)) continue;
       taken.push_back(read);
       live_[place] -= bytes_[written];
     }
@@ -136,7 +137,7 @@ bool Recompute::canStay(int block, int from, int to, int64_t most) const {
 bool Recompute::collect(int block, int place, int peak, std::vector<int>& found) const {
   const int kernel = maker_[block];
   if (kernel < 0) return false;
-  if (std::ranges::find(found, kernel) != found.end()) return true;
+  if (contains(found, kernel)) return true;
   if (static_cast<int>(found.size()) == kMostKernelsAgain) return false;
   found.push_back(kernel);
   for (int source : kernels_[kernel].task.reads) {

@@ -78,8 +78,7 @@ class Judge {
     for (uint32_t capability : needs.capabilities)
       if (const CapabilityRow* row = capabilityRow(capability))
         need(kFeatures[static_cast<size_t>(row->feature)].name, 1, limits_.gives(row->feature));
-    for (const MatrixProduct& each : needs.products)
-      need("coopmat", 1, std::ranges::find(limits_.products, each) != limits_.products.end());
+    for (const MatrixProduct& each : needs.products) need("coopmat", 1, contains(limits_.products, each));
     return {};
   }
 

@@ -209,8 +209,7 @@ class PlannedWalk {
     }
     for (const auto& result : op.results) {
       TG_TRY(const Place* place, homeOf(*result));
-      const bool inPlace =
-          place->inplace || std::ranges::find(reads, rangeOf(*result, *place)) != reads.end();
+      const bool inPlace = place->inplace || contains(reads, rangeOf(*result, *place));
       if (!inPlace) TG_CHECK(memory_.poison(result->type, *place, result->loc));
     }
     return {};

@@ -258,7 +258,7 @@ Result<void> MetricsWriter::Impl::openEvents(int64_t lastStep) {
 bool MetricsWriter::Impl::addColumns(const MetricRow& row) {
   bool added = false;
   for (const auto& [name, value] : row.values) {
-    if (std::ranges::find(columns, name) != columns.end()) continue;
+    if (contains(columns, name)) continue;
     columns.push_back(name);
     added = true;
   }
@@ -306,7 +306,7 @@ Result<std::vector<MetricsFormat>> parseMetricsFormats(const std::string& text) 
       format = MetricsFormat::tensorboard;
     else
       return fail("unknown metrics format '{}'; the formats are jsonl, csv and tensorboard", word);
-    if (std::ranges::find(formats, format) == formats.end()) formats.push_back(format);
+    addOnce(formats, format);
   }
   return formats;
 }
@@ -318,7 +318,7 @@ Result<std::unique_ptr<MetricsWriter>> MetricsWriter::open(const std::string& ru
   writer->impl_ = std::make_unique<Impl>();
   Impl& impl = *writer->impl_;
   impl.runDir = runDir;
-  auto wants = [&](MetricsFormat format) { return std::ranges::find(formats, format) != formats.end(); };
+  auto wants = [&](MetricsFormat format) { return contains(formats, format); };
   impl.wantsCsv = wants(MetricsFormat::csv);
   impl.wantsEvents = wants(MetricsFormat::tensorboard);
   TG_CHECK(impl.openJsonl(lastStep, evaluationOwed));

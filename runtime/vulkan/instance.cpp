@@ -77,7 +77,7 @@ void ValidationLog::add(std::string_view id, std::string_view text) {
   // The layer's remarks on its own settings, such as a renamed one, are not findings.
   if (id == "VALIDATION-SETTINGS") return;
   std::lock_guard lock(mutex_);
-  if (std::ranges::find(ignoredIds_, id) != ignoredIds_.end()) return;
+  if (contains(ignoredIds_, id)) return;
   messages_.emplace_back(text);
 }
 

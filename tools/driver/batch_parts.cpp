@@ -28,9 +28,8 @@ bool wantsParts(const Module& module) { return 1 + addedWorkOf(module) > kWholeB
 
 void keepEntries(Module& module, const std::vector<std::string>& entries) {
   if (module.stage != Stage::tensor) return;
-  keepFunctions(module, [&](const Item& func) {
-    return find(func.attrs, "every") || std::ranges::find(entries, func.name) != entries.end();
-  });
+  keepFunctions(module,
+                [&](const Item& func) { return find(func.attrs, "every") || contains(entries, func.name); });
 }
 
 Result<std::string> accumulating(const std::string& pipeline, const std::function<int64_t(int64_t)>& calls) {

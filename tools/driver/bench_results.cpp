@@ -76,7 +76,7 @@ std::string devices(const Json& rows) {
   std::vector<std::string> names;
   for (const Json& row : rows) {
     std::string name = row.value("device", "") + ", " + row.value("driver", "");
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    addOnce(names, name);
   }
   return fmt::format("{}\n", fmt::join(names, "; "));
 }

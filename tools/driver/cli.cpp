@@ -94,7 +94,7 @@ void CommandLine::addPasses() {
   const PassInfo* alias = nullptr;  // the last alias so far; its passes follow it
   for (const PassInfo& pass : passes()) {
     if (!pass.parts.empty()) alias = &pass;
-    const bool isPart = alias && std::ranges::find(alias->parts, &pass) != alias->parts.end();
+    const bool isPart = alias && contains(alias->parts, &pass);
     CLI::Option* flag = app_.add_flag("--" + pass.name, pass.summary)
                             ->group(isPart ? "Passes that --" + alias->name + " runs" : kPassGroup);
     flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -326,7 +326,7 @@ std::optional<std::string> unknownFlag(const CLI::App& app, const std::vector<st
     if (arg == "--") return {};
     if (arg.size() < 3 || !arg.starts_with("--")) continue;
     std::string name = arg.substr(2, arg.find('=') - 2);
-    if (std::ranges::find(known, name) != known.end()) continue;
+    if (contains(known, name)) continue;
     std::string near = nearestName(name, known);
     return fmt::format("unknown flag --{}{}", name, near.empty() ? "" : "; did you mean --" + near + "?");
   }

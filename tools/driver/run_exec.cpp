@@ -198,7 +198,7 @@ Result<void> checkCaptures(const Item& func, const ExecFlags& flags) {
     if (known.empty())
       return fail("--capture={}: @{} has no captures: mark the values to read with tg.capture", name,
                   func.name);
-    if (name != "*" && std::ranges::find(known, name) == known.end())
+    if (name != "*" && !contains(known, name))
       return fail("--capture names '{}', which is not a capture of @{}; it has {}", name, func.name,
                   listText(known, std::identity()));
   }

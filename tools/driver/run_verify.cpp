@@ -91,7 +91,7 @@ Result<std::vector<std::string>> chosenDevices(const std::string& text) {
     return out;
   }
   out = splitText(text, ',');
-  if (std::ranges::find(out, "") != out.end()) return fail("--devices={}: an empty name", text);
+  if (contains(out, "")) return fail("--devices={}: an empty name", text);
   return out;
 }
 

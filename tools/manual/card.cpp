@@ -59,9 +59,7 @@ std::string valueOf(const CLI::Option& option) {
 Words wordsOf(const OptionCard& card) {
   if (card.value.empty()) return Words::none;
   if (!card.choices.empty()) return Words::choices;
-  auto is = [&](std::initializer_list<std::string_view> values) {
-    return std::ranges::find(values, card.value) != values.end();
-  };
+  auto is = [&](std::initializer_list<std::string_view> values) { return contains(values, card.value); };
   if (is({"FILE", "PATH", "RUN", "PATH...", "RUN..."})) return Words::files;
   if (is({"DIR"})) return Words::folders;
   if (is({"TARGET"})) return Words::targets;
@@ -135,8 +133,7 @@ std::string ToolCard::synopsis() const {
 
 std::vector<std::string> ToolCard::groups() const {
   std::vector<std::string> out;
-  for (const OptionCard& option : options)
-    if (std::ranges::find(out, option.group) == out.end()) out.push_back(option.group);
+  for (const OptionCard& option : options) addOnce(out, option.group);
   return out;
 }
 
