@@ -124,7 +124,7 @@ void PlanVerifier::homes() {
   ByteOwners taken;
   std::vector<const Item*> items;
   for (const auto& item : module_.items) {
-    if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
+    if (!isStorage(item->kind)) continue;
     std::string what = fmt::format("@{}", item->name);
     if (!item->place || item->place->buffer != "persistent") {
       report(item->loc, "{} [plan.home]: has no home in @persistent", what);
@@ -188,7 +188,7 @@ void PlanVerifier::start(const Item& func) {
   if (const Item* persistent = module_.find(ItemKind::buffer, "persistent"))
     bytes_.write({"persistent", 0, persistent->bytes}, ByteOwners::kZero);
   for (const auto& item : module_.items) {
-    if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
+    if (!isStorage(item->kind)) continue;
     entryOf_[item->name] = newOwner("@" + item->name, item->loc);
     bytes_.write({"persistent", item->place->offset, item->type.bytes()}, entryOf_[item->name]);
   }

@@ -363,7 +363,7 @@ Result<void> StructureVerifier::storage(const std::string& owner) {
   if (item_.kind == ItemKind::buffer && (item_.bytes < 0 || item_.bytes > kMaxBytes))
     return failAt(item_.loc, "{} [item.bytes]: a size of {} bytes, not 0 to {}", owner, item_.bytes,
                   kMaxBytes);
-  if (item_.kind != ItemKind::param && item_.kind != ItemKind::state) return {};
+  if (!isStorage(item_.kind)) return {};
   if (std::string why = wrongType(item_.type); !why.empty())
     return failAt(item_.loc, "{} [item.type]: it {}", owner, why);
   if (!item_.place) return {};

@@ -545,7 +545,7 @@ Result<void> resize(Module& module, const NewDim& dim, const std::string& funcs,
   std::unique_ptr<Module> work = clone(module);
   Resizing::Storage before;
   for (const auto& item : work->items) {
-    if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
+    if (!isStorage(item->kind)) continue;
     const Type type = item->type;
     TG_TRY(const std::vector<int> axes,
            resizeDeclared(dim, "@" + item->name, item->loc, item->attrs, item->type));

@@ -173,7 +173,7 @@ Result<void> Executor::makePersistent(const Item& item, const Target& target) {
 Result<void> Executor::shareStorage(const Module& module, const Program& program) {
   bool first = functions_.empty() && storage_.empty();
   for (const auto& item : module.items) {
-    if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
+    if (!isStorage(item->kind)) continue;
     if (!item->place) return failAt(item->loc, "@{} has no home", item->name);
     const Place& home = *item->place;
     auto bytes = program.range(home.buffer, home.offset, spanBytes(item->type, home.pitch));

@@ -70,14 +70,12 @@ class CopiedArrays : public StorageCopy {
  public:
   explicit CopiedArrays(NamedArrays arrays) : arrays_(std::move(arrays)) {}
   Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) override {
-    for (const auto& [own, array] : arrays_) {
-      if (own != name) continue;
-      TG_CHECK(checkRows(name, array.type(), first, rows.size()));
-      const auto from = array.bytes.begin() + first * byteSize(array.dtype);
-      std::copy(from, from + static_cast<int64_t>(rows.size()), rows.begin());
-      return {};
-    }
-    return fail("the copy has no param or state @{}", name);
+    const HostArray* array = named(arrays_, name);
+    if (!array) return fail("the copy has no param or state @{}", name);
+    TG_CHECK(checkRows(name, array->type(), first, rows.size()));
+    const auto from = array->bytes.begin() + first * byteSize(array->dtype);
+    std::copy(from, from + static_cast<int64_t>(rows.size()), rows.begin());
+    return {};
   }
 
  private:
@@ -113,7 +111,7 @@ Result<void> InterpRunner::addFunction(std::shared_ptr<const Module> sibling, co
                                        const std::string& key) {
   TG_TRY(Interpreter interpreter, Interpreter::create(*sibling, options_));
   for (const auto& item : sibling->items) {
-    if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
+    if (!isStorage(item->kind)) continue;
     TG_TRY(std::shared_ptr<NdArray> array, base_->interpreter.sharedStorage(item->name));
     TG_CHECK(interpreter.shareStorage(item->name, std::move(array)));
   }

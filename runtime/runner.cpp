@@ -9,8 +9,8 @@
 
 namespace tg {
 
-const HostArray* RunOutputs::result(std::string_view name) const {
-  for (const auto& [own, array] : results)
+const HostArray* named(const NamedArrays& arrays, std::string_view name) {
+  for (const auto& [own, array] : arrays)
     if (own == name) return &array;
   return nullptr;
 }

@@ -25,12 +25,14 @@ namespace tg {
 /// Arrays with names, in a meaningful order such as that of a function's results.
 using NamedArrays = std::vector<std::pair<std::string, HostArray>>;
 using Inputs = std::map<std::string, HostArray>;
+/// The array with this name, or null.
+const HostArray* named(const NamedArrays& arrays, std::string_view name);
 
 struct RunOutputs {
   NamedArrays results;   ///< in the order of the function's results
   NamedArrays captures;  ///< those that the module kept
   /// The result with this name, or null.
-  const HostArray* result(std::string_view name) const;
+  const HostArray* result(std::string_view name) const { return named(results, name); }
 };
 
 /// A call that has begun. If it is destroyed before `take`, only its outputs are lost. It may outlive its runner.

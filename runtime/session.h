@@ -88,7 +88,7 @@ struct CallOutputs {
   NamedArrays results;  ///< in the function's order
   Captures captures;
   /// The result with this name, or null.
-  const HostArray* result(std::string_view name) const;
+  const HostArray* result(std::string_view name) const { return named(results, name); }
 };
 
 struct StepResult : CallOutputs {

@@ -25,12 +25,6 @@ bool drawsByHost(const Item& func, const Inputs& inputs) {
 
 }  // namespace
 
-const HostArray* CallOutputs::result(std::string_view name) const {
-  for (const auto& [own, array] : results)
-    if (own == name) return &array;
-  return nullptr;
-}
-
 Result<double> Session::rateAt(const Value& argument, int64_t step) const {
   if (rate_) return rate_.at(step);
   const Attr* schedule = find(argument.attrs, "schedule");

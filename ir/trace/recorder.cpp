@@ -75,9 +75,7 @@ Item* declareStorage(tg::Module& module, ItemKind kind, const std::string& name,
   item->attrs = std::move(attrs);
   item->loc = loc;
   Item* made = item.get();
-  auto at = std::ranges::find_if(module.items, [](const auto& each) {
-    return each->kind != ItemKind::param && each->kind != ItemKind::state;
-  });
+  auto at = std::ranges::find_if(module.items, [](const auto& each) { return !isStorage(each->kind); });
   module.items.insert(at, std::move(item));
   return made;
 }

@@ -51,10 +51,8 @@ Result<std::vector<std::byte>> weightsImage(const Module& module, const NamedArr
       static_cast<size_t>(persistent ? std::max<int64_t>(persistent->bytes, 16) : 16));
   std::string wrong;
   for (const auto& item : module.items) {
-    if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
-    const HostArray* value = nullptr;
-    for (const auto& [name, array] : values)
-      if (name == item->name) value = &array;
+    if (!isStorage(item->kind)) continue;
+    const HostArray* value = named(values, item->name);
     if (!value || value->type() != item->type) {
       wrong += fmt::format("{}'{}' is {}, wanted {}", wrong.empty() ? "" : "; ", item->name,
                            value ? value->type().str() : "missing", item->type.str());

@@ -138,10 +138,9 @@ class Comparison {
 Result<void> compareStorage(const Module& module, Executor& executor, const Oracle& wide, const Oracle& exact,
                             const NamedArrays& params, Comparison& comparison) {
   for (const auto& item : module.items) {
-    if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
+    if (!isStorage(item->kind)) continue;
     HostArray before = HostArray::zeros(item->type);
-    for (const auto& [name, value] : params)
-      if (name == item->name) before = value;
+    if (const HostArray* value = named(params, item->name)) before = *value;
     TG_TRY(HostArray after, executor.storage(item->name));
     TG_TRY(NdArray wideAfter, wide.interpreter.storage(item->name));
     TG_TRY(NdArray exactAfter, exact.interpreter.storage(item->name));

@@ -37,9 +37,8 @@ module @other {
 
 Inputs otherInputs() { return {{"x", ramp({4, 3}, 1, -0.2)}, {"y", ramp({4, 2}, 0.3, 0.1)}}; }
 
-const HostArray& named(const NamedArrays& arrays, const std::string& name) {
-  for (const auto& [own, array] : arrays)
-    if (own == name) return array;
+const HostArray& expectNamed(const NamedArrays& arrays, const std::string& name) {
+  if (const HostArray* array = named(arrays, name)) return *array;
   ADD_FAILURE() << "no " << name;
   return arrays.front().second;
 }
@@ -58,7 +57,7 @@ void expectPredicts(Session& reader, const NamedArrays& params) {
   HostArray x = ramp({1, 3}, 0.5, 0.25);
   auto got = reader.run("predict", {{"x", x}});
   ASSERT_TRUE(got) << got.error().str();
-  std::vector<double> expected = product(x, named(params, "w1"), named(params, "w2"));
+  std::vector<double> expected = product(x, expectNamed(params, "w1"), expectNamed(params, "w2"));
   for (int64_t j = 0; j < 2; ++j)
     EXPECT_NEAR(got->results[0].second.at(j), expected[static_cast<size_t>(j)], 1e-5);
 }
@@ -130,10 +129,10 @@ TEST_F(SessionTest, borrowedParamsAreSeenAtOnce) {
   ASSERT_TRUE(reader->uploadParams({{"scale", ramp({2}, 7, 1)}}, {.partial = true}));
   ASSERT_TRUE(reader->reset());
   EXPECT_TRUE(sameBits(*owner->downloadParams(), trained));
-  EXPECT_EQ(named(*reader->downloadParams(), "scale").at(1), 0.5);
+  EXPECT_EQ(expectNamed(*reader->downloadParams(), "scale").at(1), 0.5);
   // What the reader uploads is the owner's too.
   ASSERT_TRUE(reader->uploadParams({{"w2", ramp({8, 2}, 0, 0.1)}}, {.partial = true}));
-  EXPECT_EQ(named(*owner->downloadParams(), "w2").bytes, ramp({8, 2}, 0, 0.1).bytes);
+  EXPECT_EQ(expectNamed(*owner->downloadParams(), "w2").bytes, ramp({8, 2}, 0, 0.1).bytes);
 }
 
 TEST_F(SessionTest, borrowerTrainsWhatItBorrows) {
@@ -153,7 +152,8 @@ TEST_F(SessionTest, borrowerTrainsWhatItBorrows) {
     EXPECT_FALSE(sameBits(*owner->downloadParams(), before));
     ownerParams[onDevice] = *owner->downloadParams();
     borrowerParams[onDevice] = *borrower->downloadParams();
-    EXPECT_EQ(named(ownerParams[onDevice], "w1").bytes, named(borrowerParams[onDevice], "w1").bytes);
+    EXPECT_EQ(expectNamed(ownerParams[onDevice], "w1").bytes,
+              expectNamed(borrowerParams[onDevice], "w1").bytes);
   }
   expectClose(ownerParams[true], ownerParams[false], 1e-5);
   expectClose(borrowerParams[true], borrowerParams[false], 1e-5);
