@@ -12,8 +12,6 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
-#include <optional>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -184,9 +182,8 @@ std::string csvNumber(double value) { return std::isfinite(value) ? fmt::format(
 std::string csvLine(const MetricRow& row, const std::vector<std::string>& columns) {
   std::string line = fmt::format("{},{}", row.step, csvNumber(row.time));
   for (const std::string& column : columns) {
-    auto found = std::ranges::find_if(row.values, [&](const auto& value) { return value.first == column; });
     line += ',';
-    if (found != row.values.end()) line += csvNumber(found->second);
+    if (const std::optional<double> value = row.value(column)) line += csvNumber(*value);
   }
   return line + '\n';
 }
@@ -196,6 +193,12 @@ double wallTime() {
 }
 
 }  // namespace
+
+std::optional<double> MetricRow::value(std::string_view name) const {
+  for (const auto& [own, value] : values)
+    if (own == name) return value;
+  return {};
+}
 
 struct MetricsWriter::Impl {
   std::string runDir;
@@ -225,9 +228,7 @@ Result<void> MetricsWriter::Impl::openJsonl(int64_t lastStep, bool evaluationOwe
   std::string kept;
   if (lastStep > 0 && ::access(path.c_str(), F_OK) == 0) {
     auto keep = [&](const MetricRow& row) {
-      const bool owed =
-          evaluationOwed && row.step == lastStep &&
-          std::ranges::any_of(row.values, [](const auto& value) { return value.first == "val_loss"; });
+      const bool owed = evaluationOwed && row.step == lastStep && row.value("val_loss");
       if (row.step <= lastStep && !owed) kept += jsonLine(row);
     };
     damaged.path = path;
@@ -256,13 +257,9 @@ Result<void> MetricsWriter::Impl::openEvents(int64_t lastStep) {
 }
 
 bool MetricsWriter::Impl::addColumns(const MetricRow& row) {
-  bool added = false;
-  for (const auto& [name, value] : row.values) {
-    if (contains(columns, name)) continue;
-    columns.push_back(name);
-    added = true;
-  }
-  return added;
+  const size_t before = columns.size();
+  for (const auto& [name, value] : row.values) addOnce(columns, name);
+  return columns.size() > before;
 }
 
 Result<void> MetricsWriter::Impl::rewriteCsv() {

@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,8 @@ struct MetricRow {
   int64_t step = 0;
   double time = 0;  ///< seconds
   std::vector<std::pair<std::string, double>> values;
+  /// The value with this name, if the row has one.
+  std::optional<double> value(std::string_view name) const;
 };
 
 enum class MetricsFormat : uint8_t { jsonl, csv, tensorboard };

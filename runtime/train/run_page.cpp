@@ -245,13 +245,8 @@ std::string pageOf(Json runs) {
   const std::string json = jsonText(data);
   const size_t place = kTemplate.find(kPlace);
   std::string page(kTemplate.substr(0, place));
-  for (char c : json) {
-    // In JSON this character occurs only in strings. Escaped, it can neither end the script nor open a comment.
-    if (c == '<')
-      page += "\\u003c";
-    else
-      page += c;
-  }
+  // In JSON a '<' occurs only in strings. Escaped, it can neither end the script nor open a comment.
+  for (char c : json) page += c == '<' ? "\\u003c" : std::string(1, c);
   page += kTemplate.substr(place + kPlace.size());
   return page;
 }

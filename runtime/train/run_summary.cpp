@@ -14,12 +14,6 @@ namespace {
 // The number of recent rows: enough to average over single steps, few enough to follow changes.
 constexpr size_t kRecentRows = 100;
 
-std::optional<double> valueOf(const MetricRow& row, const std::string& key) {
-  for (const auto& [name, value] : row.values)
-    if (name == key) return value;
-  return {};
-}
-
 }  // namespace
 
 std::string_view name(RunState state) {
@@ -34,12 +28,12 @@ std::string_view name(RunState state) {
 void RunSummarizer::add(const MetricRow& row) {
   summary_.step = std::max(summary_.step, row.step);
   summary_.time = std::max(summary_.time, row.time);
-  if (auto loss = valueOf(row, "loss")) summary_.loss = loss;
-  if (auto rate = valueOf(row, "items_per_s"); rate && std::isfinite(*rate)) rates_.push_back(*rate);
+  if (auto loss = row.value("loss")) summary_.loss = loss;
+  if (auto rate = row.value("items_per_s"); rate && std::isfinite(*rate)) rates_.push_back(*rate);
   recent_.emplace_back(row.step, row.time);
   if (rates_.size() > kRecentRows) rates_.pop_front();
   if (recent_.size() > kRecentRows) recent_.pop_front();
-  auto val = valueOf(row, "val_loss");
+  auto val = row.value("val_loss");
   if (!val) return;
   summary_.valLoss = val;
   // A loss that is not finite is never the best.

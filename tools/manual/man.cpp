@@ -73,15 +73,14 @@ std::string optionList(const ToolCard& tool) {
   std::string out;
   if (!tool.arguments.empty()) {
     out += section("ARGUMENTS");
-    for (const OptionCard& argument : tool.arguments)
-      out += fmt::format(".TP\n{}\n{}\n", term(argument), roff(argument.meaning()));
+    for (const OptionCard& argument : tool.arguments) out += entry(term(argument), argument.meaning());
   }
   out += section("OPTIONS");
   for (const std::string& group : tool.groups()) {
     if (tool.groups().size() > 1)
       out += fmt::format(".SS {}\n", roff(group == "Options" ? "General" : group));
     for (const OptionCard& option : tool.options)
-      if (option.group == group) out += fmt::format(".TP\n{}\n{}\n", term(option), roff(option.meaning()));
+      if (option.group == group) out += entry(term(option), option.meaning());
   }
   return out;
 }
@@ -118,8 +117,8 @@ std::string passOptions() {
     out += fmt::format(".SS {}\n", roff(pass.name));
     for (const OptionInfo& option : pass.options) {
       std::string fallback = option.fallback.empty() ? "\"\"" : option.fallback;
-      out += fmt::format(".TP\n{}=\\fI{}\\fR\n{}\n", bold(option.name), roff(option.type),
-                         roff(fmt::format("{} (default: {})", option.help, fallback)));
+      out += entry(fmt::format("{}=\\fI{}\\fR", bold(option.name), roff(option.type)),
+                   fmt::format("{} (default: {})", option.help, fallback));
     }
   }
   return out;
@@ -138,7 +137,7 @@ std::string manOfRun(const std::vector<ToolCard>& verbs) {
          "\n" + section("VERBS");
   std::vector<std::string> pages{"tg-opt"};
   for (const ToolCard& verb : verbs) {
-    out += fmt::format(".TP\n{}\n{}\n", reference(verb.page), roff(verb.summary));
+    out += entry(reference(verb.page), verb.summary);
     pages.push_back(verb.page);
   }
   std::ranges::sort(pages);
