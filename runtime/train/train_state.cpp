@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes and reads state.json.
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -33,44 +35,18 @@ class Members {
  public:
   explicit Members(const json& object) : object_(object) {}
 
-  void take(const char* name, int64_t& into) {
-    const json* value = find(name);
-    if (value && (value->is_number_integer() && !tooLarge(*value)))
-      into = value->get<int64_t>();
-    else
-      refuse(name, "an integer");
-  }
+  void take(const char* name, int64_t& into) { takeIf(isSigned, name, "an integer", into); }
   void take(const char* name, uint64_t& into) {
-    const json* value = find(name);
-    if (value && value->is_number_unsigned())
-      into = value->get<uint64_t>();
-    else
-      refuse(name, "an integer of 0 and more");
+    takeIf(&json::is_number_unsigned, name, "an integer of 0 and more", into);
   }
-  void take(const char* name, std::string& into) {
-    const json* value = find(name);
-    if (value && value->is_string())
-      into = value->get<std::string>();
-    else
-      refuse(name, "a string");
-  }
-  void take(const char* name, bool& into) {
-    const json* value = find(name);
-    if (value && value->is_boolean())
-      into = value->get<bool>();
-    else
-      refuse(name, "true or false");
-  }
+  void take(const char* name, std::string& into) { takeIf(&json::is_string, name, "a string", into); }
+  void take(const char* name, bool& into) { takeIf(&json::is_boolean, name, "true or false", into); }
   void take(const char* name, double& into) {
     const json* value = find(name);
     if (!value || !number(*value, into)) refuse(name, "a number");
   }
-  void take(const char* name, std::optional<double>& into) {
-    const json* value = find(name);
-    if (value && value->is_null()) return;
-    take(name, into.emplace());
-  }
-  void take(const char* name, std::optional<std::string>& into) {
+  template <class T>
+  void take(const char* name, std::optional<T>& into) {
     const json* value = find(name);
     if (value && value->is_null()) return;
     take(name, into.emplace());
@@ -82,9 +58,18 @@ class Members {
     auto found = object_.find(name);
     return found == object_.end() ? nullptr : &*found;
   }
-  static bool tooLarge(const json& value) {
-    return value.is_number_unsigned() &&
-           value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  /// Whether a number is an int64_t.
+  static bool isSigned(const json& value) {
+    return value.is_number_integer() &&
+           (!value.is_number_unsigned() || std::in_range<int64_t>(value.get<uint64_t>()));
+  }
+  template <class Fits, class T>
+  void takeIf(Fits fits, const char* name, const char* expected, T& into) {
+    const json* value = find(name);
+    if (value && std::invoke(fits, *value))
+      into = value->get<T>();
+    else
+      refuse(name, expected);
   }
   static bool number(const json& value, double& into) {
     if (value.is_number()) return into = value.get<double>(), true;
