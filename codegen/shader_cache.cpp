@@ -109,7 +109,7 @@ void ShaderCache::trim() {
     entries.push_back(std::move(entry));
   }
   if (bytes <= mostBytes_) return;
-  std::ranges::sort(entries, [](const Entry& a, const Entry& b) { return a.used < b.used; });
+  std::ranges::sort(entries, {}, &Entry::used);
   for (const Entry& entry : entries) {
     if (bytes <= mostBytes_ / 4 * 3) break;
     fs::remove(entry.path, error);

@@ -334,10 +334,7 @@ Result<void> run_append_grad(Module& module, const AppendGradOptions& options, c
   if (options.checkpoint < 0)
     return passError("append-grad", module.loc, 7, "checkpoint={} is not 0 or more", options.checkpoint);
   if (onlyRequests(module, options)) return expandRequests(module, options, onRemark);
-  Item* func = module.func(options.func);
-  if (!func)
-    return passError("append-grad", module.loc, 1, "there is no func @{}; the module has {}", options.func,
-                     namesOf(module.all(ItemKind::func)));
+  TG_TRY(Item * func, funcNamed("append-grad", module, options.func));
   TG_CHECK(findLoss(*func));
   for (Op* op : func->body.ops) {
     if (op->code == Opcode::param_grad)

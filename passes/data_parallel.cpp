@@ -41,6 +41,7 @@
 #include "ir/builder.h"
 #include "ir/collective.h"
 #include "ir/op_view.h"
+#include "passes/lookup.h"
 #include "passes/pass.h"
 
 namespace tg {
@@ -67,8 +68,7 @@ class Bucketing {
   }
 
   void run() {
-    std::ranges::stable_sort(values_,
-                             [&](const Reduced& a, const Reduced& b) { return placeOf(a) < placeOf(b); });
+    std::ranges::stable_sort(values_, {}, [&](const Reduced& each) { return placeOf(each); });
     std::vector<Reduced*> bucket;
     int64_t bytes = 0;
     for (Reduced& each : values_) {
@@ -190,10 +190,7 @@ Result<void> checkFunction(const Item& func, const Item& step) {
 
 Result<void> run_data_parallel(Module& module, const DataParallelOptions& options,
                                const PassContext& context) {
-  Item* train = module.func(options.func);
-  if (!train)
-    return passError("data-parallel", module.loc, 1, "there is no func @{}; the module has {}", options.func,
-                     namesOf(module.all(ItemKind::func)));
+  TG_TRY(Item * train, funcNamed("data-parallel", module, options.func));
   Item* step = train;
   for (Item* func : module.all(ItemKind::func))
     if (find(func->attrs, "every")) step = func;

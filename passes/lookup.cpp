@@ -5,6 +5,12 @@
 
 namespace tg {
 
+Result<Item*> funcNamed(std::string_view pass, Module& module, const std::string& name) {
+  if (Item* func = module.func(name)) return func;
+  return passError(pass, module.loc, 1, "there is no func @{}; the module has {}", name,
+                   namesOf(module.all(ItemKind::func)));
+}
+
 void remarkIdle(const PassContext& context, const Loc& loc, std::string_view option, std::string_view pattern,
                 const std::vector<std::string>& names, std::string_view known) {
   for (bool last = false; !last;) {

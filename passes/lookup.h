@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks patterns of the names of items.
+// Finds the items that the options of passes name, and checks patterns of their names.
 #pragma once
 
 #include <string>
@@ -12,6 +12,8 @@
 
 namespace tg {
 
+/// The function that a pass is to change, or the error of its first constraint, which lists those of the module.
+Result<Item*> funcNamed(std::string_view pass, Module& module, const std::string& name);
 /// Remarks each alternative of an option's name pattern that matches none of `names`. `known` lists the names in the text.
 void remarkIdle(const PassContext& context, const Loc& loc, std::string_view option, std::string_view pattern,
                 const std::vector<std::string>& names, std::string_view known);

@@ -370,9 +370,7 @@ void FunctionLowering::begin(const Op& op) {
   constexpr int64_t kMember = 16;  // the alignment of members of a group
   std::vector<ByteRange> ranges;
   for (const auto& result : op.results) ranges.push_back(placeOf({result.get()}, false));
-  std::ranges::sort(ranges, [](const ByteRange& a, const ByteRange& b) {
-    return std::tie(a.buffer, a.offset) < std::tie(b.buffer, b.offset);
-  });
+  std::ranges::sort(ranges, {}, [](const ByteRange& each) { return std::tie(each.buffer, each.offset); });
   std::vector<ByteRange> merged;
   for (const ByteRange& range : ranges) {
     ByteRange* last = merged.empty() ? nullptr : &merged.back();

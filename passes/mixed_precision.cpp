@@ -38,6 +38,7 @@
 #include "ir/access.h"
 #include "ir/op_view.h"
 #include "ir/tensor_expr.h"
+#include "passes/lookup.h"
 #include "passes/narrow_products.h"
 #include "passes/optimizer/optimizer.h"
 #include "passes/pass.h"
@@ -211,10 +212,7 @@ Result<void> checkUpdates(const Item& func, const Op& start) {
 }  // namespace
 
 Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& options, const PassContext&) {
-  Item* train = module.func(options.func);
-  if (!train)
-    return passError("mixed-precision", module.loc, 1, "there is no func @{}; the module has {}",
-                     options.func, namesOf(module.all(ItemKind::func)));
+  TG_TRY(Item * train, funcNamed("mixed-precision", module, options.func));
   TG_CHECK(checkOptions(*train, options));
   const bool scales = options.precision == "f16" && options.lossScale != 0 && hasGradients(*train);
   if (!scales) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 
 #include <fmt/format.h>
@@ -41,8 +42,7 @@ Error withMemory(Error error, const Module& module, int64_t freeBytes) {
                 sizeText(memory.totalBytes()), sizeText(memory.persistentBytes), sizeText(memory.ioBytes),
                 sizeText(memory.arenaBytes), sizeText(freeBytes));
   std::vector<MemoryValue> values = memory.values;
-  std::ranges::stable_sort(values,
-                           [](const MemoryValue& a, const MemoryValue& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(values, std::greater(), &MemoryValue::bytes);
   // Repeated blocks of a network share kernels, and so produce equal names; count them.
   std::map<std::string, int> count;
   std::vector<const MemoryValue*> named;

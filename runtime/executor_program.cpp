@@ -40,8 +40,7 @@ void Executor::Program::findHomes(const Module& module) {
       homes[item->place->buffer].push_back(
           {begin, begin + spanBytes(item->type, item->place->pitch), item->name});
     }
-  for (auto& [buffer, all] : homes)
-    std::ranges::sort(all, [](const Home& a, const Home& b) { return a.begin < b.begin; });
+  for (auto& [buffer, all] : homes) std::ranges::sort(all, {}, &Home::begin);
 }
 
 /// A debugger's label such as `k7 (h: matmul) @fc.w @fc.b`: the kernel, what it computes, and the params and states

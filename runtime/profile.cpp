@@ -2,6 +2,7 @@
 #include "runtime/profile.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 namespace tg {
@@ -36,8 +37,7 @@ std::vector<ProfiledKernel> byKernel(const Profile& profile) {
     kernel.counted = kernel.counted && report.counted;
   }
   for (ProfiledKernel& kernel : out) kernel.share = all > 0 ? kernel.microseconds / all : 0;
-  std::ranges::stable_sort(
-      out, [](const ProfiledKernel& a, const ProfiledKernel& b) { return a.microseconds > b.microseconds; });
+  std::ranges::stable_sort(out, std::greater(), &ProfiledKernel::microseconds);
   return out;
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/batch.h"
 #include "runtime/interp_runner.h"
 #include "runtime/matrix_units.h"
+#include "runtime/train/plan_report.h"
 
 namespace tg {
 
@@ -224,15 +225,7 @@ Result<void> SessionProgram::makeRunner() {
 
 void SessionProgram::measure() {
   for (const Item* param : module_->all(ItemKind::param)) info_.parameters += param->type.elements();
-  for (const Item* buffer : module_->all(ItemKind::buffer)) {
-    int64_t& bytes = buffer->name == "persistent" ? info_.persistentBytes
-                     : buffer->name == "io"       ? info_.ioBytes
-                                                  : info_.arenaBytes;
-    bytes = buffer->bytes;
-  }
-  const Attr* plan = find(module_->attrs, "plan");
-  const Attr* bound = plan ? plan->find("lower_bound") : nullptr;
-  if (bound) info_.lowerBoundBytes = bound->integer;
+  takePlan(*module_, info_);
 }
 
 /// Compiles another module over the params and states of this one.

@@ -87,7 +87,7 @@ void Overlap::run() {
     if (op->code != Opcode::k_shared) continue;
     if (std::optional<Range> range = rangeOf(op->result())) ranges.push_back(*range);
   }
-  std::ranges::stable_sort(ranges, [](const Range& a, const Range& b) { return a.first < b.first; });
+  std::ranges::stable_sort(ranges, {}, &Range::first);
   for (const Range& range : ranges) {
     auto earlier = std::ranges::find_if(kept, [&](const Range& each) {
       return shapeOfBoth(each.buffer->type, range.buffer->type) && apart(each, range);

@@ -65,8 +65,7 @@ class EarlyAdder {
       else
         terms.push_back(value);
     }
-    std::ranges::stable_sort(
-        terms, [&](const Value* a, const Value* b) { return places_.of(a->def) < places_.of(b->def); });
+    std::ranges::stable_sort(terms, {}, [&](const Value* term) { return places_.of(term->def); });
     return terms;
   }
 

@@ -52,7 +52,7 @@ Result<AttrList> parseTuning(const std::string& text, const std::string& path) {
 }
 
 std::string printTuning(AttrList tuning) {
-  std::ranges::sort(tuning, [](const NamedAttr& a, const NamedAttr& b) { return a.name < b.name; });
+  std::ranges::sort(tuning, {}, &NamedAttr::name);
   std::string out = "{";
   for (const NamedAttr& entry : tuning)
     out += fmt::format("{}\n  {} = {}", out == "{" ? "" : ",", entry.name, entry.value.str());

@@ -158,9 +158,7 @@ bool SumJoiner::joinProducts(std::vector<Value*>& terms, Op& root) {
   const as::matmul one(*alike[0]->def);
   const int64_t wider = std::max(one.lhs()->type.bytes(), one.rhs()->type.bytes());
   if (wider * static_cast<int64_t>(alike.size()) > mostBytes(target_)) return false;
-  std::ranges::sort(alike, [&](const Value* a, const Value* b) {
-    return position_.at(a->def->in(0)->def) < position_.at(b->def->in(0)->def);
-  });
+  std::ranges::sort(alike, {}, [&](const Value* each) { return position_.at(each->def->in(0)->def); });
   std::vector<Value*> left, right;
   for (const Value* product : alike) {
     left.push_back(as::matmul(*product->def).lhs());

@@ -112,7 +112,7 @@ bool sameViews(const Piece& a, const Piece& b) {
 std::optional<Join> evenJoin(const Value& value) {
   Join join;
   if (!addPieces(value, join) || join.pieces.size() < 2 || join.axis < 0) return {};
-  std::ranges::sort(join.pieces, [](const Piece& a, const Piece& b) { return a.low < b.low; });
+  std::ranges::sort(join.pieces, {}, &Piece::low);
   const auto count = static_cast<int64_t>(join.pieces.size());
   const int64_t extent = value.type.shape[join.axis] / count;
   for (int64_t i = 0; i < count; ++i) {

@@ -94,13 +94,8 @@ static std::string freePrefix(const Module& module, const std::string& prefix) {
 
 Result<Site> findSite(std::string_view pass, Module& module, const OptimizerOptions& options,
                       const std::string& kind) {
-  Site site{pass,    module.func(options.func),
-            nullptr, options.match,
-            kind,    options.match.empty() ? kind : freePrefix(module, kind)};
-  if (!site.train)
-    return passError(pass, module.loc, 1, "there is no func @{}; the module has {}", options.func,
-                     namesOf(module.all(ItemKind::func)));
-  site.step = site.train;
+  TG_TRY(Item * train, funcNamed(pass, module, options.func));
+  Site site{pass, train, train, options.match, kind, options.match.empty() ? kind : freePrefix(module, kind)};
   for (Item* func : module.all(ItemKind::func))
     if (find(func->attrs, "every")) site.step = func;
   const auto& ops = site.step->body.ops;

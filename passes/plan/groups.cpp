@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/text.h"
+
 namespace tg::plan {
 
 namespace {
@@ -14,9 +16,7 @@ struct Run {
 };
 
 std::string list(const std::vector<int>& keys, const std::function<std::string(int)>& nameOf) {
-  std::string text;
-  for (int key : keys) text += (text.empty() ? "" : ", ") + nameOf(key);
-  return "[" + text + "]";
+  return "[" + listText(keys, nameOf) + "]";
 }
 
 bool holdsRun(const std::vector<int>& run, const std::vector<int>& part) {
@@ -54,9 +54,7 @@ Result<std::vector<std::vector<int>>> mergeRuns(std::vector<Sequence> sequences,
                   list(run.keys, nameOf))
         .note(run.op->loc, "the other group is here");
   }
-  std::ranges::sort(runs, [](const Run& a, const Run& b) {
-    return *std::ranges::min_element(a.keys) < *std::ranges::min_element(b.keys);
-  });
+  std::ranges::sort(runs, {}, [](const Run& run) { return std::ranges::min(run.keys); });
   std::vector<std::vector<int>> out;
   for (Run& run : runs) out.push_back(std::move(run.keys));
   return out;

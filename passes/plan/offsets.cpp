@@ -78,8 +78,7 @@ int64_t Packer::start(const Alloc& alloc) {
     for (const Piece& other : placed_)
       if (other.first <= piece.last && piece.first <= other.last)
         taken_.push_back({other.from - piece.from - piece.bytes, other.from + other.bytes - piece.from});
-  if (alloc.pieces.size() > 1)
-    std::ranges::sort(taken_, [](const Span& a, const Span& b) { return a.from < b.from; });
+  if (alloc.pieces.size() > 1) std::ranges::sort(taken_, {}, &Span::from);
   int64_t end = 0, best = -1, bestGap = 0;  // end: of the spans so far
   for (const Span& span : taken_) {
     if (span.from >= end) {

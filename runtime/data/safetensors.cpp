@@ -94,9 +94,7 @@ Result<void> readMetadata(const json& fields, std::map<std::string, std::string>
 
 /// Sorts the entries by offset. An error unless they follow each other without gaps.
 Result<void> checkLayout(std::vector<Entry>& entries, uint64_t dataSize, std::string_view where) {
-  std::ranges::stable_sort(entries, [](const Entry& a, const Entry& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
+  std::ranges::stable_sort(entries, {}, [](const Entry& each) { return std::pair(each.begin, each.end); });
   uint64_t at = 0;
   for (const Entry& entry : entries) {
     if (entry.begin != at)

@@ -29,11 +29,7 @@ std::optional<FileType> idxType(std::byte code) {
   }
 }
 
-struct IdxLayout {
-  FileType type;
-  Shape shape;
-  size_t start;  ///< of the elements
-};
+using IdxLayout = NpyLayout;  // of this format too: what the header says, and where the elements start
 
 /// Parses the header at the beginning of a file.
 Result<IdxLayout> parseIdxHeader(std::span<const std::byte> bytes, const std::string& path) {
@@ -116,6 +112,14 @@ static Result<std::vector<std::byte>> unpackIdx(std::span<const std::byte> packe
   return gunzip(packed, path, layout.start + elementBytes(layout));
 }
 
+/// Takes over a header; the file has `size` bytes.
+void Table::lay(const NpyLayout& layout, size_t size) {
+  type_ = layout.type;
+  shape_ = layout.shape;
+  start_ = layout.start;
+  byteCount_ = size - layout.start;
+}
+
 Result<Table> Table::openNpy(const std::string& path) {
   Table table;
   table.path_ = path;
@@ -123,10 +127,7 @@ Result<Table> Table::openNpy(const std::string& path) {
   TG_TRY(const auto first, table.file_->beginning(kNpyStart));
   TG_TRY(const auto header, table.file_->beginning(npyHeaderEnd(first)));
   TG_TRY(const NpyLayout layout, parseNpyLayout(header, table.file_->size(), path));
-  table.type_ = layout.type;
-  table.shape_ = layout.shape;
-  table.start_ = layout.start;
-  table.byteCount_ = table.file_->size() - layout.start;
+  table.lay(layout, table.file_->size());
   return table;
 }
 
@@ -135,10 +136,7 @@ Result<Table> Table::openNpz(const std::string& path, const std::string& key) {
   Table table;
   table.path_ = key.empty() ? path : path + ":" + key;
   TG_TRY(const NpyLayout layout, parseNpyLayout(bytes, bytes.size(), table.path_));
-  table.type_ = layout.type;
-  table.shape_ = layout.shape;
-  table.start_ = layout.start;
-  table.byteCount_ = bytes.size() - layout.start;
+  table.lay(layout, bytes.size());
   table.held_ = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   return table;
 }
@@ -156,10 +154,7 @@ Result<Table> Table::openIdx(const std::string& path) {
     size = bytes.size();
   }
   TG_TRY(const IdxLayout layout, parseIdx(bytes, size, path));
-  table.type_ = layout.type;
-  table.shape_ = layout.shape;
-  table.start_ = layout.start;
-  table.byteCount_ = size - layout.start;
+  table.lay(layout, size);
   const auto each = static_cast<size_t>(byteSize(layout.type));
   if (!packed && each == 1) return table;
   if (!packed) {

@@ -16,6 +16,8 @@
 
 namespace tg {
 
+struct NpyLayout;
+
 /// A dense row-major array with elements in the file's type. They are read from the file, or held in memory if the file
 /// is packed.
 class Table {
@@ -53,6 +55,7 @@ class Table {
   Result<HostArray> all() const { return range(0, rows(), Beyond::error); }
 
  private:
+  void lay(const NpyLayout& layout, size_t size);
   Result<HostArray> convert(const Shape& shape, std::span<const std::byte> raw, Beyond beyond) const;
   size_t rowBytes() const;
 

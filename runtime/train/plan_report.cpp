@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 
 #include <nlohmann/json.hpp>
@@ -83,8 +84,7 @@ void MemoryTrace::finish() {
     }
     if (out_.peak < 0 || live > out_.peakBytes()) out_.peak = i;
   }
-  std::ranges::stable_sort(entries_,
-                           [](const MemoryValue& a, const MemoryValue& b) { return a.first < b.first; });
+  std::ranges::stable_sort(entries_, {}, &MemoryValue::first);
   std::move(entries_.begin(), entries_.end(), std::back_inserter(out_.values));
 }
 
@@ -213,7 +213,7 @@ std::vector<MemoryValue> MemoryReport::liveAtPeak() const {
   std::vector<MemoryValue> out;
   for (const MemoryValue& value : values)
     if (value.room == "arena" && value.first <= peak && peak <= value.last) out.push_back(value);
-  std::ranges::stable_sort(out, [](const MemoryValue& a, const MemoryValue& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(out, std::greater(), &MemoryValue::bytes);
   return out;
 }
 
@@ -233,14 +233,7 @@ std::vector<CommandReport> commandReports(const Module& module, const Item& func
 MemoryReport memoryReport(const Module& module, const Item& func) {
   MemoryReport out;
   out.function = func.name;
-  for (const Item* buffer : module.all(ItemKind::buffer)) {
-    int64_t& bytes = buffer->name == "persistent" ? out.persistentBytes
-                     : buffer->name == "io"       ? out.ioBytes
-                                                  : out.arenaBytes;
-    bytes = buffer->bytes;
-  }
-  const Attr* plan = find(module.attrs, "plan");
-  if (const Attr* bound = plan ? plan->find("lower_bound") : nullptr) out.lowerBoundBytes = bound->integer;
+  takePlan(module, out);
   MemoryTrace memory(module, out);
   for (const auto& item : module.items)
     if (isStorage(item->kind) && item->place)

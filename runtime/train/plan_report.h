@@ -41,6 +41,19 @@ struct MemoryReport {
   std::vector<MemoryValue> liveAtPeak() const;
 };
 
+/// Sets the sizes of the buffers, and the lower bound of the arena, in a report that has them as MemoryReport does.
+template <class Report>
+void takePlan(const Module& module, Report& out) {
+  for (const Item* buffer : module.all(ItemKind::buffer)) {
+    int64_t& bytes = buffer->name == "persistent" ? out.persistentBytes
+                     : buffer->name == "io"       ? out.ioBytes
+                                                  : out.arenaBytes;
+    bytes = buffer->bytes;
+  }
+  const Attr* plan = find(module.attrs, "plan");
+  if (const Attr* bound = plan ? plan->find("lower_bound") : nullptr) out.lowerBoundBytes = bound->integer;
+}
+
 /// One dispatch, fill or copy of a function, in order.
 struct CommandReport {
   std::string kind;           ///< "dispatch", "fill" or "copy"

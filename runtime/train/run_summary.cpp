@@ -119,7 +119,7 @@ void CurveThinner::put(Curve& curve, const Bucket& bucket) {
   std::vector<Point> points;
   for (const auto* point : {&bucket.low, &bucket.high, &bucket.broken})
     if (*point) points.push_back(**point);
-  std::ranges::sort(points, [](const Point& a, const Point& b) { return a.step < b.step; });
+  std::ranges::sort(points, {}, &Point::step);
   for (size_t i = 0; i < points.size(); ++i) {
     if (i > 0 && points[i].step == points[i - 1].step) continue;
     curve.steps.push_back(points[i].step);

@@ -2,6 +2,7 @@
 // tg-run explain-memory: shows the values that are live at the peak of a function, by source line of the model.
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -179,8 +180,7 @@ struct ExplainMemory : Verb {
       for (const int64_t parts : plans.divisors())
         for (const char* budget : {"", "least"})
           if (auto cost = plans.plan(parts, budget)) add(parts, *cost);
-    std::ranges::stable_sort(points,
-                             [](const BudgetPoint& a, const BudgetPoint& b) { return a.bytes > b.bytes; });
+    std::ranges::stable_sort(points, std::greater(), &BudgetPoint::bytes);
     return points;
   }
 
@@ -203,8 +203,7 @@ struct ExplainMemory : Verb {
     std::vector<MemoryValue> fixed;
     for (const MemoryValue& value : memory->values)
       if (value.room != "arena") fixed.push_back(value);
-    std::ranges::stable_sort(fixed,
-                             [](const MemoryValue& a, const MemoryValue& b) { return a.bytes > b.bytes; });
+    std::ranges::stable_sort(fixed, std::greater(), &MemoryValue::bytes);
     fmt::print("\nalways there:\n");
     printRows(*memory, fixed, top);
     printTimeline(*memory);
