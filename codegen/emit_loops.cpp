@@ -426,7 +426,6 @@ KV RegionEmitter::element(at::scatter_add, const Op& op, const Indices& at) {
 // A row adds the updates whose numbers are neighbours in `order`. Several are loaded before the first is added,
 // so that the latencies of their loads overlap; those behind the last are loaded again and not added.
 KV RegionEmitter::sortedScatter(const Op& op, const Indices& at) {
-  constexpr int64_t kAtOnce = 4;
   const as::scatter_add scatter(op);
   const Type &ids = scatter.ids()->type, &updates = scatter.updates()->type;
   const int64_t count = ids.elements();
@@ -444,7 +443,7 @@ KV RegionEmitter::sortedScatter(const Op& op, const Indices& at) {
   auto round = [&](const KV& from, const std::vector<KV>& sum) {
     const KV last = kernel_.op(Opcode::k_sub, {end, KernelBuilder::u32(1)}, DType::u32);
     std::vector<KV> terms;
-    for (int64_t i = 0; i < kAtOnce; ++i) {
+    for (int64_t i = 0; i < kSortedAtOnce; ++i) {
       const KV own = kernel_.add(from, KernelBuilder::u32(i));
       const KV id = number(scatter.order(), space_.variable(i ? atMost(own, last) : own, count), count - 1);
       Indices in = space_.delinear(space_.variable(id, count), ids.shape);
@@ -457,15 +456,15 @@ KV RegionEmitter::sortedScatter(const Op& op, const Indices& at) {
     for (const KV& term : terms) total = kernel_.add(total, term);
     return std::vector<KV>{total};
   };
-  if (count <= 2 * kSumBlock) return kernel_.loop(level, begin, end, kAtOnce, {start}, round)[0];
+  if (count <= 2 * kSumBlock) return kernel_.loop(level, begin, end, kSortedAtOnce, {start}, round)[0];
   // Sums of blocks, which are then added: the error of a long sum grows less.
-  return kernel_.loop(
-      level, begin, end, kSumBlock, {start}, [&](const KV& first, const std::vector<KV>& sum) {
-        const KV behind = atMost(kernel_.add(first, KernelBuilder::u32(kSumBlock)), end);
-        const KV block =
-            kernel_.loop(kernel_.depth(), first, behind, KernelBuilder::u32(kAtOnce), {start}, round)[0];
-        return std::vector<KV>{kernel_.add(sum[0], block)};
-      })[0];
+  return kernel_.loop(level, begin, end, kSumBlock, {start},
+                      [&](const KV& first, const std::vector<KV>& sum) {
+                        const KV behind = atMost(kernel_.add(first, KernelBuilder::u32(kSumBlock)), end);
+                        const KV block = kernel_.loop(kernel_.depth(), first, behind,
+                                                      KernelBuilder::u32(kSortedAtOnce), {start}, round)[0];
+                        return std::vector<KV>{kernel_.add(sum[0], block)};
+                      })[0];
 }
 
 /// Sums the updates along the axis whose id is this element's place.

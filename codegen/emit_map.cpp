@@ -38,10 +38,10 @@ KV RegionEmitter::element(at::constant, const Op& op, const Indices& at) {
   if (value.isLiteral()) return KernelBuilder::literal(dtype, value.number());
   constexpr size_t kLargestTable = 256;  // beyond this a parameter with init = dense<…> is the right form
   if (value.items.size() > kLargestTable && problem_.empty())
-    problem_ =
-        fmt::format("a constant of {} values, more than {}; make it a param with init = dense<…>, read "
-                    "through tg.stop_gradient so that no optimizer changes it",
-                    value.items.size(), kLargestTable);
+    problem_ = failAt(op.loc,
+                      "a constant of {} values, more than {}; make it a param with init = dense<…>, read "
+                      "through tg.stop_gradient so that no optimizer changes it",
+                      value.items.size(), kLargestTable);
   KV index = space_.materialize(space_.linear(at, op.result()->type.shape));
   KV out = KernelBuilder::literal(dtype, value.items[0].number());
   for (size_t i = 1; i < std::min(value.items.size(), kLargestTable); ++i) {

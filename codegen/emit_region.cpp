@@ -164,8 +164,8 @@ KV RegionEmitter::compute(const Value* v, const Indices& at) {
     if (problem_.empty())
       problem_ =
           depth_ >= kMostDeep
-              ? fmt::format("a chain of more than {} ops in one kernel", kMostDeep)
-              : fmt::format("a kernel that computes more than {} elements for one result", kMostPulled);
+              ? failAt(v->loc, "a chain of more than {} ops in one kernel", kMostDeep)
+              : failAt(v->loc, "a kernel that computes more than {} elements for one result", kMostPulled);
     return KernelBuilder::literal(v->type.dtype, 0);
   }
   ++pulled_;

@@ -106,7 +106,8 @@ class RegionEmitter {
   const std::vector<LoweredKernel::Param>& params() const { return params_; }
   /// Number of scalar loads emitted where a vector was asked for. Schedules compare trial lowerings by it.
   int splitLoads() const { return splitLoads_; }
-  const std::string& problem() const { return problem_; }
+  /// What makes the kernel wrong; empty if nothing does.
+  const Error& problem() const { return problem_; }
 
   KernelBuilder& kernel() { return kernel_; }
   IndexSpace& space() { return space_; }
@@ -219,7 +220,7 @@ class RegionEmitter {
   bool isFirstLane_ = false;    ///< while the first lane of a vector is emitted lane by lane
   int depth_ = 0, pulled_ = 0;  ///< nesting of `compute`; elements computed so far
   bool byElement_ = false;
-  std::string problem_;
+  Error problem_;
 };
 
 constexpr int64_t kEight = 8;  ///< 16-bit scalars that one access of 16 bytes moves

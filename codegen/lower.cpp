@@ -126,7 +126,7 @@ Result<LoweredKernel> lowerBy(const Op& fused, const Attr& written, const Target
   LowerContext context{fused,  target, *region, mayTexel, written,
                        kernel, space,  emitter, lowered,  region->yields};
   TG_CHECK(std::visit([&](const auto& kind) { return lowerKernel(context, kind); }, schedule));
-  if (!emitter.problem().empty()) return failAt(fused.loc, emitter.problem());
+  if (!emitter.problem().empty()) return emitter.problem();
   splitMatrices(*lowered.kernel, target);
   eraseUnread(lowered.kernel->body.ops);  // index parts and vectors that pulling emitted and nothing uses
   lowered.params = emitter.params();

@@ -78,6 +78,8 @@ inline int64_t preferredGroup(const Target& target) {
 
 /// The ids that a scatter loads before it tests the first.
 constexpr int64_t kIdsAtOnce = 8;
+/// Updates that a scatter of sorted ids adds in an iteration.
+constexpr int64_t kSortedAtOnce = 4;
 
 /// The longest reduction over leading axes for one kernel, if `after` elements behind the reduced axes are
 /// contiguous.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -37,10 +38,9 @@ bool isCausalMask(const Value& mask) { return mask.def && mask.def->code == Opco
 /// Whether an op selects its second operand where a causal mask holds.
 bool selectsBelow(const Op& op) { return op.code == Opcode::select && isCausalMask(*op.in(0)); }
 
-/// Whether a value has the least number above the diagonal, perhaps minus a number for each row. Its exp is then
-/// zero there, unless the row has no finite score; attention takes it for zero in that case too.
+/// Whether a value has so small a number above the diagonal that its exp is zero there. The number is -inf if another is
+/// subtracted from it, such as the row's maximum: a finite one may be that maximum, and its exp 1.
 bool isHidden(const Value& value) {
-  constexpr double kLeast = -1e38;
   const Op* op = value.def;
   const bool shifted =
       op && op->code == Opcode::sub && isMatrix(*as::sub(*op).rhs()) && columnsOf(*as::sub(*op).rhs()) == 1;
@@ -48,7 +48,8 @@ bool isHidden(const Value& value) {
   if (!op || !selectsBelow(*op)) return false;
   const Op* least = as::select(*op).on_false()->def;
   return sameMatrix(*as::select(*op).cond(), value) && least && least->code == Opcode::constant &&
-         least->operands[0].isLiteral() && least->operands[0].number() <= kLeast;
+         least->operands[0].isLiteral() &&
+         least->operands[0].number() <= (shifted ? -std::numeric_limits<double>::infinity() : -1e38);
 }
 
 /// Whether a value is zero above the diagonal. `steps` counts the ops and kernels followed so far.

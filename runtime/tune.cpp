@@ -134,7 +134,6 @@ int64_t idsOf(const Item& body, const Value* operand) {
       const as::scatter_add scatter(*op);
       note(scatter.ids(), scatter.rows());
       if (scatter.order()) note(scatter.order(), scatter.ids()->type.elements());
-      if (scatter.offsets()) note(scatter.offsets(), 1);  // no ids: random numbers would not ascend
     }
     if (op->code == Opcode::cross_entropy_grad)
       note(as::cross_entropy_grad(*op).targets(), as::cross_entropy_grad(*op).logits()->type.shape.back());
@@ -142,7 +141,16 @@ int64_t idsOf(const Item& body, const Value* operand) {
   return limit;
 }
 
-/// Normally distributed floats of any width, flags that are 0 or 1, or ids that are in range for what the region reads.
+/// The ids of a sorted scatter whose offsets an operand holds; 0 for other operands.
+int64_t sortedIds(const Item& body, const Value* operand) {
+  for (const Op* op : body.body.ops)
+    if (op->code == Opcode::scatter_add && as::scatter_add(*op).offsets() == operand)
+      return as::scatter_add(*op).ids()->type.elements();
+  return 0;
+}
+
+/// Normally distributed floats of any width, flags that are 0 or 1, or ids that are in range for what the region reads. Offsets of sorted
+/// ids give each row as many.
 Result<HostArray> randomPattern(const Op& fused, int binding, const Type& type, uint64_t seed) {
   const std::string name = fmt::format("in{}", binding);
   if (isFloat(type.dtype)) return initialValue(name, type, "randn", {}, seed);
@@ -151,11 +159,17 @@ Result<HostArray> randomPattern(const Op& fused, int binding, const Type& type, 
   Item body;
   body.kind = ItemKind::func;
   body.body = std::move(*copy->regions[0]);
-  const int64_t bound = idsOf(body, body.body.args[static_cast<size_t>(binding)].get());
+  const Value* operand = body.body.args[static_cast<size_t>(binding)].get();
+  HostArray out = HostArray::zeros(type);
+  if (const int64_t ids = sortedIds(body, operand)) {
+    const int64_t rows = type.elements() - 1;
+    for (int64_t i = 0; i <= rows; ++i) out.set(i, static_cast<double>(i * ids / rows));
+    return out;
+  }
+  const int64_t bound = idsOf(body, operand);
   const int64_t limit = bound ? bound : 2;
   TG_TRY(const HostArray drawn, initialValue(name, Type::tensor(DType::f32, type.shape), "uniform",
                                              std::array{0.0, static_cast<double>(limit)}, seed));
-  HostArray out = HostArray::zeros(type);
   for (int64_t i = 0; i < type.elements(); ++i) {
     const int64_t id = std::min(static_cast<int64_t>(drawn.at(i)), limit - 1);
     out.set(i, type.dtype == DType::i1 ? static_cast<double>(id % 2) : static_cast<double>(id));

@@ -8,7 +8,6 @@
 
 namespace tg::decomposition {
 
-/// Columns [from, to) of the last axis.
 static TensorExpr rotated(const TensorExpr& x, const TensorExpr& cosine, const TensorExpr& sine) {
   const int64_t width = x.shape().back();
   const int last = x.rank() - 1;

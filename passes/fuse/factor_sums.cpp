@@ -14,8 +14,8 @@
 // factor might have to be stored as well.
 //
 // Requires: stage(tensor).
-// Ensures: results are equal up to rounding. A sum with several terms that differ by more than zeros stays: sums of each
-//   could cancel.
+// Ensures: results are equal up to rounding; a NaN or an infinity in a term that adds up to zero is left out with it. A sum
+//   with several terms that differ by more than zeros stays: sums of each could cancel.
 // Where: behind cse, which makes equal factors one value; before split-reductions, which divides sums into stages.
 #include <algorithm>
 #include <map>

@@ -43,7 +43,8 @@ namespace tg::fuse {
 namespace {
 
 /// The largest number that may replace hidden scores. It is added to them instead, and must leave nothing of a score, so that
-/// all weights of a row without a visible score are equal. Under a causal mask alone, every row sees a score.
+/// all weights of a row without a visible score are equal. Under a causal mask alone every row sees a score, if there are no
+/// more rows than columns.
 constexpr double kLeastFill = -1e9, kLeastCausalFill = -1e4;
 
 /// The ops of an attention, and of its gradient if the function has that.
@@ -68,7 +69,8 @@ const Value* floatSource(const Value* value) {
 
 std::optional<double> constantOf(const Value& value) {
   if (!value.def || value.def->code != Opcode::constant) return {};
-  return as::constant(*value.def).value().number();
+  const Operand& given = as::constant(*value.def).value();
+  return given.isLiteral() ? std::optional(given.number()) : std::nullopt;
 }
 
 /// A value's reader, and which of its operands reads it.
@@ -198,7 +200,8 @@ bool AttentionFormer::matchScores(const Op& softmax, Found& found) {
       continue;
     }
     case Opcode::where_causal:
-      if (found.causal || found.scale != 1 || !(as::where_causal(*def).fill() <= kLeastCausalFill))
+      if (found.causal || found.scale != 1 || !(as::where_causal(*def).fill() <= kLeastCausalFill) ||
+          shape[shape.rank() - 2] > shape.back())
         return false;
       found.causal = causalFill = true;
       at = def->in(0);

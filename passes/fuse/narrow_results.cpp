@@ -59,8 +59,8 @@ bool isExact(const Value& value, DType dtype, std::unordered_map<const Value*, b
   switch (def->code) {
   case Opcode::cast: exact = def->in(0)->type.dtype == dtype; break;
   case Opcode::constant: {
-    const double number = as::constant(*def).value().number();
-    exact = roundedTo(dtype, number) == number;
+    const Operand& given = as::constant(*def).value();
+    exact = given.isLiteral() && roundedTo(dtype, given.number()) == given.number();
     break;
   }
   case Opcode::select: exact = all(1); break;

@@ -36,9 +36,7 @@ class ScatterSplitter {
  private:
   static int64_t idsOf(const Op& op) { return op.in(0)->type.elements(); }
   /// The ids as i32, in one axis. Ids from 2^31 on become negative, and so stay out of range.
-  Value* flatIds(const Op& op) {
-    return builder_.reshape(builder_.cast(as::scatter_add(op).ids(), DType::i32), {idsOf(op)});
-  }
+  Value* flat(Value* ids) { return builder_.reshape(builder_.cast(ids, DType::i32), {ids->type.elements()}); }
 
   /// For few rows and many ids: each piece of the ids adds to its own copy of the rows, and a second kernel sums the copies.
   ///
@@ -47,7 +45,7 @@ class ScatterSplitter {
     const as::scatter_add scatter(op);
     const int64_t rows = scatter.rows(), pieces = piece.count, length = piece.width;
     const int64_t width = op.result()->type.elements() / rows, missing = pieces * length - idsOf(op);
-    Value* ids = flatIds(op);
+    Value* ids = flat(scatter.ids());
     Value* updates = builder_.reshape(scatter.updates(), {idsOf(op), width});
     if (missing > 0) {
       ids = filled(builder_, ids, 0, missing, -1);  // -1 is no row
@@ -66,11 +64,26 @@ class ScatterSplitter {
   }
 
   /// For many rows and ids: a row visits only its own ids, which kernels find by sorting. The order of sums does not change.
+  /// One row may have all ids. Where loops of a device end too early for that, parts of the ids are scattered one by one.
   Value* scatterSorted(const Op& op) {
     const as::scatter_add scatter(op);
-    const SortedIds sorted = sortIds(builder_, flatIds(op), scatter.rows(), target_);
-    return builder_.op(Opcode::scatter_add, {scatter.ids(), scatter.updates(), sorted.order, sorted.offsets},
-                       {{"rows", op.attr("rows")}});
+    const int64_t rows = scatter.rows(), count = idsOf(op);
+    constexpr int64_t kIterations = kSumBlock / kSortedAtOnce + 2;  // of two loops, that add kSumBlock updates
+    const int64_t most = std::max<int64_t>(1, target_.loopIterations / kIterations - 1) * kSumBlock;
+    auto sum = [&](Value* ids, Value* updates) {
+      const SortedIds sorted = sortIds(builder_, flat(ids), rows, target_);
+      return builder_.op(Opcode::scatter_add, {ids, updates, sorted.order, sorted.offsets},
+                         {{"rows", Attr::of(rows)}});
+    };
+    if (count <= most) return sum(scatter.ids(), scatter.updates());
+    Value *ids = flat(scatter.ids()), *out = nullptr;
+    Value* updates = builder_.reshape(scatter.updates(), {count, op.result()->type.elements() / rows});
+    for (int64_t first = 0; first < count; first += most) {
+      const int64_t end = std::min(first + most, count);
+      Value* part = sum(builder_.part(ids, 0, first, end), builder_.part(updates, 0, first, end));
+      out = out ? builder_.binary(Opcode::add, out, part) : part;
+    }
+    return builder_.reshape(out, op.result()->type.shape);
   }
 
   Builder& builder_;

@@ -7,6 +7,7 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
+#include "ir/op_view.h"
 #include "passes/tuning.h"
 #include "runtime/compile.h"
 #include "runtime/tune.h"
@@ -114,6 +115,37 @@ module @m {
       EXPECT_NEAR(std::sqrt(squares / static_cast<double>(type.elements())), 0.02, 0.004) << "randn(0.02)";
     }
   }
+}
+
+TEST(Tune, OffsetsOfSortedIdsAscend) {
+  constexpr const char* kText = R"(
+module @m {
+  func @f(%ids: tensor<4096xi32>, %u: tensor<4096x8xf32>) -> (y: tensor<8192x8xf32>) {
+    %y = tg.scatter_add %ids, %u {rows = 8192} : tensor<8192x8xf32>
+    return %y : tensor<8192x8xf32>
+  }
+}
+)";
+  CompileOptions options;
+  options.until = Stage::fused;
+  auto done = compile(parsed(kText), *targetByName("lavapipe"), options);
+  ASSERT_TRUE(done) << done.error().str();
+  for (const Op* op : done->module->func("f")->body.ops) {
+    if (op->code != Opcode::fused) continue;
+    for (const Op* inner : op->regions[0]->ops) {
+      if (inner->code != Opcode::scatter_add) continue;
+      const Value* offsets = as::scatter_add(*inner).offsets();
+      ASSERT_NE(offsets, nullptr) << "the ids are not sorted";
+      for (int binding = 0; binding < op->numOperands(); ++binding) {
+        if (op->operands[binding].value != offsets) continue;
+        auto data = randomData(*op, binding, offsets->type, 1);
+        ASSERT_TRUE(data) << data.error().str();
+        for (int64_t row = 0; row <= 8192; ++row) ASSERT_EQ(data->at(row), static_cast<double>(row / 2));
+        return;
+      }
+    }
+  }
+  FAIL() << "no kernel reads offsets";
 }
 
 class TuneOnADevice : public SessionTest {

@@ -161,9 +161,10 @@ static Result<bool> addOutput(const std::string& path, const std::string& text) 
 Result<void> updateOutput(const std::string& path, const ChangeText& change) {
   std::error_code error;
   for (;;) {
-    if (!fs::is_regular_file(path, error)) {
+    const fs::file_status there = fs::status(path, error);  // once: another may make the file meanwhile
+    if (!fs::is_regular_file(there)) {
       TG_TRY(const std::string text, change({}));
-      if (fs::exists(path, error) || path == "-") return writeOutput(path, text);
+      if (fs::exists(there) || path == "-") return writeOutput(path, text);
       TG_TRY(const bool added, addOutput(path, text));
       if (added) return {};
       continue;

@@ -11,6 +11,8 @@ bool isTargetFile(std::string_view text) {
 }
 
 Result<Target> readTarget(const std::string& text) {
+  if (text == "auto")
+    return usageError("target 'auto' is not for this tool: give a name or file, or leave the target out");
   if (!isTargetFile(text))
     return withCode(exitUsage, text.starts_with('{') ? targetFromJson(text, "target") : targetByName(text));
   TG_TRY(const std::string json, readInput(text));
@@ -47,11 +49,8 @@ Result<void> resolveTargets(Command& command, const OptHooks& hooks) {
     std::string text = given ? given->text : command.target;
     used = true;
     if (text.empty()) continue;
-    if (text == "auto" && !hooks.deviceTarget)
-      return usageError(
-          "target 'auto' needs a device, which this tool does not ask for: use tg-opt, or a name or file");
-    TG_TRY(const Target target,
-           text == "auto" ? withCode(exitDevice, hooks.deviceTarget()) : readTarget(text));
+    const bool ofDevice = text == "auto" && hooks.deviceTarget;
+    TG_TRY(const Target target, ofDevice ? withCode(exitDevice, hooks.deviceTarget()) : readTarget(text));
     if (text == "auto" || isTargetFile(text)) text = onOneLine(targetToJson(target));
     set(step.options, "target", Attr::string(std::move(text)));
   }
