@@ -39,7 +39,7 @@ TensorExpr multiplied(const Composite& composite, const TensorExpr& a, const Ten
   return product(stored(composite, a), stored(composite, b), transposeA, transposeB);
 }
 
-/// The scores, with masked elements replaced, and the mask; without a mask if every column counts.
+/// The scores, and the mask; without a mask if every column counts.
 struct Scores {
   TensorExpr z, mask;
 };
@@ -68,17 +68,16 @@ Scores scoresOf(const Composite& composite, Scaled scaled) {
   if (biasOf(composite.op)) s = s + composite[placeOfMore(composite.op)].cast(s.dtype());
   TensorExpr mask;
   if (as::attention(composite.op).causal()) mask = causalMask(s);
-  return {masked(mask, s), mask};
+  return {s, mask};
 }
 
-// log Σ e^s = max + log Σ e^(s-max), and 0 for a row that sees no column
-TensorExpr logSumExp(const Scores& scores) {
-  TensorExpr z = scores.z;
+// log Σ e^z = max + log Σ e^(z-max), and 0 for a row that sees no column
+TensorExpr logSumExp(const TensorExpr& z, const TensorExpr& mask) {
   int64_t last = z.rank() - 1;
   TensorExpr top = stopGradient(z.maxOver({last}, true));
   TensorExpr e = exp(z - top);
-  bool emptyRows = scores.mask && z.shape()[z.rank() - 2] > z.shape().back();
-  TensorExpr total = (emptyRows ? select(scores.mask, e, 0.0) : e).sum({last});
+  bool emptyRows = mask && z.shape()[z.rank() - 2] > z.shape().back();
+  TensorExpr total = (emptyRows ? select(mask, e, 0.0) : e).sum({last});
   top = top.reshape(total.shape());
   if (!emptyRows) return top + log(total);
   TensorExpr any = gt(total, 0.0);
@@ -95,7 +94,8 @@ Backward backward(const Composite& composite) {
   TensorExpr v = composite[at::attention_grad_q::v], lse = composite[at::attention_grad_q::lse],
              delta = composite[at::attention_grad_q::delta], dy = composite[at::attention_grad_q::dout];
   Scores scores = scoresOf(composite, Scaled::queries);
-  TensorExpr p = stored(composite, exp(scores.z - column(lse)));
+  // Masked last, so that e^z is 0 for hidden scores, whatever lse is.
+  TensorExpr p = stored(composite, exp(masked(scores.mask, scores.z - column(lse))));
   if (biasOf(composite.op)) p = select(ge(column(lse), kLeastLse), p, 0.0);
   const TensorExpr dp = kept(composite, multiplied(composite, dy, v, false, true));
   TensorExpr ds = p * (dp - column(delta)) * scaleOf(composite);
@@ -116,12 +116,13 @@ TensorExpr staysOf(const TensorExpr& keep) {
 
 // o = kept(softmax(s))·v. softmax masks once more, so that a row that sees no column gives zeros.
 Results expand(at::attention, const Composite& composite) {
-  Scores scores = scoresOf(composite, Scaled::product);
+  const Scores scores = scoresOf(composite, Scaled::product);
+  const TensorExpr z = masked(scores.mask, scores.z);
   TensorExpr p{&composite.builder,
-               composite.builder.op(Opcode::softmax, {scores.z.value},
+               composite.builder.op(Opcode::softmax, {z.value},
                                     {{"causal", Attr::boolean(as::attention(composite.op).causal())}})};
   Results results = {multiplied(composite, kept(composite, p), composite[at::attention::v], false, false)};
-  if (composite.op.results.size() > 1) results.push_back(logSumExp(scores));
+  if (composite.op.results.size() > 1) results.push_back(logSumExp(z, scores.mask));
   return results;
 }
 

@@ -25,11 +25,11 @@ Results expand(at::softmax, const Composite& composite) {
   TensorExpr mask;
   if (as::softmax(composite.op).causal()) mask = causalMask(x);
   TensorExpr e = exp(shifted(masked(mask, x), axis));
-  // With more rows than columns the first rows see no column: they become zeros, not a uniform distribution.
-  bool emptyRows = mask && x.shape()[x.rank() - 2] > x.shape().back();
-  if (emptyRows) e = select(mask, e, 0.0);
+  // The number that hides may be a row's largest score.
+  if (mask) e = select(mask, e, 0.0);
   TensorExpr total = e.sum({axis}, true);
-  if (emptyRows) total = select(gt(total, 0.0), total, 1.0);
+  // With more rows than columns the first rows see no column: they become zeros, not a uniform distribution.
+  if (mask && x.shape()[x.rank() - 2] > x.shape().back()) total = select(gt(total, 0.0), total, 1.0);
   return {e / total};
 }
 
