@@ -68,7 +68,8 @@ class ScatterSplitter {
   Value* scatterSorted(const Op& op) {
     const as::scatter_add scatter(op);
     const int64_t rows = scatter.rows(), count = idsOf(op);
-    constexpr int64_t kIterations = kSumBlock / kSortedAtOnce + 2;  // of two loops, that add kSumBlock updates
+    constexpr int64_t kIterations =
+        kSumBlock / kSortedAtOnce + 2;  // of two loops, that add kSumBlock updates
     const int64_t most = std::max<int64_t>(1, target_.loopIterations / kIterations - 1) * kSumBlock;
     auto sum = [&](Value* ids, Value* updates) {
       const SortedIds sorted = sortIds(builder_, flat(ids), rows, target_);
