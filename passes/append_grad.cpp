@@ -27,8 +27,8 @@
 // A remark names an op through which the loss depends on a parameter but that passes no gradient: a tgk.bitcast in a
 // kernel, an op that gives integers. tg.stop_gradient states that none is meant. Another remark names the first f16
 // product: without a loss scale, small gradients through it are lost.
-// Ensures: no tg.grad is left. There is one tg.param_grad for each parameter of floats that the pattern names: zeros if the
-//   loss does not depend on it, and in rows that no tg.param reads. Without parameters or @train only tg.grad is expanded.
+// Ensures: no tg.grad is left. There is one tg.param_grad for each parameter of floats that the pattern names and that the
+//   loss depends on, with zeros in rows that no tg.param reads; others stay as they are in training. Without parameters or @train only tg.grad is expanded.
 //   Parameters of integers, function results, captures and updates do not change. The gradients of @train are those of
 //   one call, undivided; those of @apply are the means.
 // Where: first, so that all later passes see forward and backward pass as one program.
@@ -265,9 +265,10 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
     }
   Builder builder(&module, &func);
   auto gradients = GradEngine(builder, func, options.checkpoint, onRemark).trainingGradients(loss, wrt);
+  std::vector<Item*> reached;
   std::vector<Value*> totals;
   if (gradients) {
-    for (const Item* param : params) {
+    for (Item* param : params) {
       builder.setLoc(derivedLoc("grad", param->loc));
       builder.setHint("d_" + param->name);
       Value* total = nullptr;
@@ -276,12 +277,14 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
         if (!each) continue;
         total = total ? builder.binary(Opcode::add, total, each) : each;
       }
-      if (!total) total = builder.constant(0, param->type);
+      if (!total) continue;
       builder.create(Opcode::param_grad, {Operand::symbol(param->name), Operand::of(total)});
+      reached.push_back(param);
       totals.push_back(total);
     }
     eraseUnread(ops, forward);
-    if (options.accumulate > 1) Accumulation(module, func, options.accumulate).run(params, totals);
+    if (options.accumulate > 1 && !reached.empty())
+      Accumulation(module, func, options.accumulate).run(reached, totals);
   }
   ops.push_back(std::move(end));
   if (!gradients) return gradients.takeError();

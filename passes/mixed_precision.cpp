@@ -50,11 +50,8 @@ constexpr const char* kScale = "loss_scale";
 constexpr const char* kGood = "loss_scale.good";
 constexpr double kLargestScale = 0x1p24;
 
-/// Whether there are gradients other than zeros, which belong to parameters that the loss does not depend on.
 bool hasGradients(const Item& func) {
-  return std::ranges::any_of(func.body.ops, [](const Op* op) {
-    return op->code == Opcode::param_grad && !isNumber(*as::param_grad(*op).value(), 0);
-  });
+  return std::ranges::any_of(func.body.ops, [](const Op* op) { return op->code == Opcode::param_grad; });
 }
 
 void setPrecision(Module& module, const MixedPrecisionOptions& options) {

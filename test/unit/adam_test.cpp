@@ -143,13 +143,19 @@ TEST(Adam, ALooseClipChangesNothing) {
   compare(options, 0, 0);
 }
 
-/// Which parameters get a shrink operand.
+/// Which parameters, tensors of two elements whose sums are the loss, get a shrink operand.
 std::vector<std::string> decayed(const std::string& items, const AppendAdamOptions& options) {
-  std::string names, body, text;
+  std::string body;
+  int count = 0;
+  for (size_t at = 0; (at = items.find('@', at)) != std::string::npos; ++at, ++count)
+    body += fmt::format("    %p{0} = tg.param {1} : tensor<2xf32>\n"
+                        "    %t{0} = tg.sum %p{0} {{axes = [0]}} : tensor<f32>\n"
+                        "    %s{2} = tg.add %s{0}, %t{0} : tensor<f32>\n",
+                        count, items.substr(at, items.find(' ', at) - at), count + 1);
   auto module = prepared(
       fmt::format("module @m {{\n{}  func @train() -> (loss: tensor<f32>) {{\n"
-                  "    %loss = tg.constant 1.0 : tensor<f32>\n    return %loss : tensor<f32>\n  }}\n}}\n",
-                  items),
+                  "    %s0 = tg.constant 0.0 : tensor<f32>\n{}    return %s{} : tensor<f32>\n  }}\n}}\n",
+                  items, body, count),
       options);
   std::vector<std::string> out;
   if (!module) return out;

@@ -118,13 +118,14 @@ TEST(Grad, CompositesAgreeWithTheirDecompositions) {
   EXPECT_GT(composites, 0);
 }
 
+void cleanUp(Module& module) {
+  EXPECT_TRUE(run_canonicalize(module, {}, {}) && run_cse(module, {}, {}) && run_dce(module, {}, {}));
+}
+
 // canonicalize, cse and dce keep the meaning of every case's forward and backward, and a second round
 // finds nothing left to do. Folded constants are rounded to f32, hence the bound.
 TEST(Cleanup, KeepsMeaningAndSettles) {
   std::mt19937 random(4);
-  auto cleanUp = [](Module& module) {
-    EXPECT_TRUE(run_canonicalize(module, {}, {}) && run_cse(module, {}, {}) && run_dce(module, {}, {}));
-  };
   size_t before = 0, after = 0;
   for (const GradCase& gradCase : gradCases()) {
     auto plain = verified(withGradients(programOf(gradCase), 1));
@@ -154,7 +155,8 @@ TEST(Grad, PrintingInBetweenChangesNothing) {
     ASSERT_TRUE(direct && expand(*direct));
     auto again = verified(print(*direct));
     ASSERT_TRUE(again);
-    ASSERT_TRUE(run_append_adam(*direct, {}, {}) && run_append_adam(*again, {}, {}));
+    cleanUp(*direct);
+    cleanUp(*again);
     ASSERT_EQ(print(*direct), print(*again));
   }
 }
@@ -274,7 +276,7 @@ TEST(Grad, ParametersReadTwiceOrNever) {
                            {{"x", {Type::tensor(DType::f32, {2}), {2, -1}}}},
                            {{"w", {Type::tensor(DType::f32, {2}), {0.5, 3}}}});
   EXPECT_EQ(run.paramGrads.at("w").data, (Doubles{2, -6}));  // 2wx
-  EXPECT_EQ(run.paramGrads.at("never").data, (Doubles{0, 0, 0}));
+  EXPECT_FALSE(run.paramGrads.contains("never"));
 }
 
 }  // namespace

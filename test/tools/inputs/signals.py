@@ -208,10 +208,10 @@ def main():
     in_the_middle_of_a_step(tg_run, text, folder, (signal.SIGINT, signal.SIGTERM))
     in_the_middle_of_a_step(tg_run, text, folder, (signal.SIGTERM, signal.SIGINT))
     while_it_saves(tg_run, faults, folder)
-    with open(f"{folder}/large.tgir", "w") as file:  # 20 MB of parameters and moments
+    with open(f"{folder}/large.tgir", "w") as file:  # 20 MB of parameters
         file.write(text.replace("@w : tensor<2x2xf32> {init = dense<1.0, 2.0, 3.0, 4.0>}",
                                 "@w : tensor<2x2xf32> {init = dense<1.0, 2.0, 3.0, 4.0>}\n"
-                                "  param @large : tensor<1200x1400xf32> {init = randn(0.1)}"))
+                                "  param @large : tensor<2100x2400xf32> {init = randn(0.1)}"))
     while_it_saves_meanwhile(tg_run, faults, folder, (signal.SIGINT, signal.SIGTERM))
     same_as_without_a_signal(tg_run, folder, *while_it_saves_meanwhile(tg_run, faults, folder, (signal.SIGINT,)))
     behind_the_last_step(tg_run, faults, folder)
