@@ -10,7 +10,7 @@
 // factors of the scores, so that they add up their scores, and of the results. Both then have the same weights.
 //
 // The blocks that a causal mask cuts, and an incomplete last block, are a loop of their own, in which hidden scores
-// get a large negative term.
+// are replaced by a large negative number.
 //
 // For f32x3 every factor of a product is two matrices of f16: x = high + 2^-11·low. The factor 2^-11 makes low as
 // large as high, so that it loses no digits where high has all of its own. A product is high·high + 2^-11·(low·high
@@ -34,7 +34,7 @@
 namespace tg {
 namespace {
 
-constexpr double kHidden = 1e30;  ///< subtracted from a masked score
+constexpr double kHidden = 1e30;  ///< minus a masked score
 /// How far above 0 an exponent may rise before the row's sums are rescaled: weights are 2^8 at most, which f16
 /// holds. f32x3 rescales at once and has weights up to 1, since they are multiplied by kWeights.
 constexpr double kRoom = 8;
@@ -279,16 +279,17 @@ AttentionWalk::Parts CoopmatAttention::scores(int which, int64_t column) {
   return out;
 }
 
-/// Adds a large negative term to the scores of keys behind the query, if causal, and of keys behind the last.
+/// Replaces the scores of keys behind the query, if causal, and of keys behind the last, which may be NaN.
 KV CoopmatAttention::hide(const KV& given, int64_t i, int64_t column) {
   KV score = given;
-  const KV none = KernelBuilder::f32(0), most = KernelBuilder::f32(kHidden);
+  const KV hidden = kernel_.coopmatSplat(-kHidden, matrix(MatrixUse::acc));
   const Index other = plus(firstOf(block_), column * kSide);
   const Index own = plus(c_.space.add(first_, warpRow_), i * kSide);
   const Type type = matrix(MatrixUse::acc);
   auto real = [&](const Index& index) { return kernel_.cast(at(index), DType::f32); };
   auto below = [&](const KV& slack) {
-    score = kernel_.fma(kernel_.op(Opcode::k_min, {slack, none}, DType::f32), most, score);
+    const KV isBehind = kernel_.op(Opcode::k_lt, {slack, KernelBuilder::f32(0)}, DType::i1);
+    score = kernel_.select(isBehind, hidden, score);
   };
   if (r_.causal) {  // key <= query + ahead
     const KV ahead = KernelBuilder::f32(static_cast<double>(r_.keys - r_.queries));

@@ -139,7 +139,7 @@ class AttentionWalk {
   virtual void rescale(size_t row, const KV& by, std::span<KV> sums);
   /// Which elements of a part may see each other. A literal if all or none do, or if `hide` has masked them.
   virtual KV visible(int64_t row, int64_t column) = 0;
-  /// Adds a large negative term to the hidden elements of a part of scores.
+  /// Replaces the hidden elements of a part of scores by a large negative number.
   virtual KV hide(const KV& score, int64_t, int64_t) { return score; }
   /// A part of the scores with the bias, as an exponent of 2 if there is one; and a part of the weights, or of their
   /// gradients, where the keep keeps them.

@@ -13,6 +13,8 @@
 
 namespace tg::nn {
 
+using tg::DType;  // for models, which write `using namespace tg::nn`
+
 /// How a parameter is initialized. `kaiming` and `xavier` are normal with the standard deviations gain/√fan_in and
 /// gain·√(2/(fan_in + fan_out)); the gains are √2 and 1 by default.
 class Init {

@@ -42,8 +42,8 @@
 namespace tg::fuse {
 namespace {
 
-/// The largest number that may replace hidden scores. It is added to them instead, and must leave nothing of a score, so that
-/// all weights of a row without a visible score are equal. Under a causal mask alone every row sees a score, if there are no
+/// The largest number that may replace hidden scores. A smaller one is added to them instead, which leaves nothing of a score,
+/// so that all weights of a row without a visible score are equal. Under a causal mask alone every row sees a score, if there are no
 /// more rows than columns.
 constexpr double kLeastFill = -1e9, kLeastCausalFill = -1e4;
 
@@ -343,8 +343,9 @@ Value* AttentionFormer::asKeys(const Found& found, Value* k) {
 Value* AttentionFormer::maskOf(const Found& found) {
   Value* bias = found.bias ? builder_.cast(found.bias, DType::f32) : nullptr;
   if (!found.hidden) return bias;
-  Value* stays = builder_.constant(0, Type::tensor(DType::f32, {}));
-  Value* fill = builder_.constant(found.fill, Type::tensor(DType::f32, {}));
+  Value* stays = builder_.scalar(0);
+  // Less than the sum of any score and -1e9, which leaves something of scores above 32.
+  Value* fill = builder_.scalar(std::min(found.fill, -1e30));
   Value* hides = builder_.op(Opcode::select,
                              {found.hidden, found.hidesTrue ? fill : stays, found.hidesTrue ? stays : fill});
   return bias ? builder_.binary(Opcode::add, bias, hides) : hides;

@@ -16,7 +16,6 @@
 namespace trace_user {  // outside of tg, as a model is
 
 using namespace tg::nn;
-using tg::DType;
 
 struct Attention : Module {
   Linear q = child("q", Linear(8, 8, {.bias = false}));
