@@ -100,7 +100,9 @@ Result<Site> findSite(std::string_view pass, Module& module, const OptimizerOpti
     if (find(func->attrs, "every")) site.step = func;
   const auto& ops = site.step->body.ops;
   if (std::ranges::none_of(ops, [](const auto& op) { return op->code == Opcode::param_grad; }))
-    return passError(pass, site.step->loc, 2, "@{} has no gradients; run append-grad first, on a loss that depends on parameters", site.step->name);
+    return passError(pass, site.step->loc, 2,
+                     "@{} has no gradients; run append-grad first, on a loss that depends on parameters",
+                     site.step->name);
   return site;
 }
 
