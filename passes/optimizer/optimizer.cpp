@@ -147,10 +147,23 @@ void remarkPatterns(const Site& site, const Module& module, const OptimizerOptio
 }
 
 void remarkFrozen(const Site& site, const PassContext& context) {
+  constexpr size_t kNamed = 3;
   const auto gradients = gradientsOf(*site.step);
-  for (Op* op : site.train->body.ops)
-    if (op->code == Opcode::param && !gradients.contains(op->operands[0].text))
-      context.remark(op->loc, "@{} has no gradient and stays as it is", op->operands[0].text);
+  std::vector<const Op*> reads;
+  std::vector<std::string> names;
+  for (const Op* op : site.train->body.ops) {
+    if (op->code != Opcode::param || gradients.contains(op->operands[0].text)) continue;
+    if (!contains(names, op->operands[0].text)) reads.push_back(op);
+    addOnce(names, op->operands[0].text);
+  }
+  if (names.size() > kNamed) {
+    context.remark(site.train->loc,
+                   "{} parameters have no gradient and stay as they are, among them @{}, @{} and @{}",
+                   names.size(), names[0], names[1], names[2]);
+    return;
+  }
+  for (const Op* op : reads)
+    context.remark(op->loc, "@{} has no gradient and stays as it is", op->operands[0].text);
 }
 
 std::vector<Gradient> gradientsIn(const Item& func) {
