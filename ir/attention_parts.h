@@ -3,6 +3,7 @@
 // of its gradient: the scales of f32x3, or a bias and a keep.
 #pragma once
 
+#include "ir/access.h"
 #include "ir/op_view.h"
 
 namespace tg {
@@ -34,9 +35,7 @@ inline Value* biasOf(const Op& op) {
   const int place = placeOfMore(op);
   if (isSplit(op) || place >= op.numOperands()) return nullptr;
   Value* bias = op.in(place);
-  const bool zero =
-      bias->def && bias->def->code == Opcode::constant && as::constant(*bias->def).value().number() == 0;
-  return zero ? nullptr : bias;
+  return isNumber(*bias, 0) ? nullptr : bias;
 }
 
 /// Which weights stay, as bits; null if all do.
