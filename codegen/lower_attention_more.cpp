@@ -29,7 +29,6 @@ constexpr int64_t kPadding = 4;
 
 }  // namespace
 
-/// Whether an attention has a bias that differs by query.
 bool differsByQuery(const Op& attention) {
   const Value* bias = biasOf(attention);
   return bias && bias->type.rank() > 1 && bias->type.shape[bias->type.rank() - 2] != 1;
@@ -43,9 +42,8 @@ int64_t AttentionFragments::bytesOfMore(const Op& attention) const {
 }
 
 void CoopmatAttention::shareMore() {
-  auto buffer = [&](DType dtype, int64_t lanes, Shape shape, const char* name) {
-    return kernel_.sharedBuffer(
-        Type::buffer(dtype, static_cast<int>(lanes), std::move(shape), BufMode::shared), name);
+  auto buffer = [&](DType dtype, int64_t lanes, const Shape& shape, const char* name) {
+    return kernel_.sharedBuffer(Type::buffer(dtype, static_cast<int>(lanes), shape, BufMode::shared), name);
   };
   const int64_t lanes = biasLanes();
   if (byScore_)

@@ -25,7 +25,7 @@ Results expand(at::softmax, const Composite& composite) {
   TensorExpr mask;
   if (as::softmax(composite.op).causal()) mask = causalMask(x);
   TensorExpr e = exp(shifted(masked(mask, x), axis));
-  // The number that hides may be a row's largest score.
+  // If no visible score is above the fill, that is the maximum, and e^(x-max) of a hidden element is 1.
   if (mask) e = select(mask, e, 0.0);
   TensorExpr total = e.sum({axis}, true);
   // With more rows than columns the first rows see no column: they become zeros, not a uniform distribution.

@@ -42,9 +42,8 @@
 namespace tg::fuse {
 namespace {
 
-/// The largest number that may replace hidden scores. A smaller one is added to them instead, which leaves nothing of a score,
-/// so that all weights of a row without a visible score are equal. Under a causal mask alone every row sees a score, if there are no
-/// more rows than columns.
+/// The largest number that may replace hidden scores: all weights of a row without a visible score are then equal. Under a
+/// causal mask alone every row sees a score, if there are no more rows than columns.
 constexpr double kLeastFill = -1e9, kLeastCausalFill = -1e4;
 
 /// The ops of an attention, and of its gradient if the function has that.
@@ -344,7 +343,7 @@ Value* AttentionFormer::maskOf(const Found& found) {
   Value* bias = found.bias ? builder_.cast(found.bias, DType::f32) : nullptr;
   if (!found.hidden) return bias;
   Value* stays = builder_.scalar(0);
-  // Less than the sum of any score and -1e9, which leaves something of scores above 32.
+  // It is added, not put in the score's place: -1e9 + s still depends on a score s above 32, -1e30 + s does not.
   Value* fill = builder_.scalar(std::min(found.fill, -1e30));
   Value* hides = builder_.op(Opcode::select,
                              {found.hidden, found.hidesTrue ? fill : stays, found.hidesTrue ? stays : fill});

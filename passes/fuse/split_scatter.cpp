@@ -64,7 +64,8 @@ class ScatterSplitter {
   }
 
   /// For many rows and ids: a row visits only its own ids, which kernels find by sorting. The order of sums does not change.
-  /// One row may have all ids. Where loops of a device end too early for that, parts of the ids are scattered one by one.
+  /// All ids may be those of one row. If that takes more iterations than the target's loops have, the ids are scattered in
+  /// parts, and the results are added.
   Value* scatterSorted(const Op& op) {
     const as::scatter_add scatter(op);
     const int64_t rows = scatter.rows(), count = idsOf(op);

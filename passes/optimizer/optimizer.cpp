@@ -149,21 +149,19 @@ void remarkPatterns(const Site& site, const Module& module, const OptimizerOptio
 void remarkFrozen(const Site& site, const PassContext& context) {
   constexpr size_t kNamed = 3;
   const auto gradients = gradientsOf(*site.step);
-  std::vector<const Op*> reads;
-  std::vector<std::string> names;
+  auto nameOf = [](const Op* read) { return read->operands[0].text; };
+  std::vector<const Op*> reads;  // the first of each such parameter
   for (const Op* op : site.train->body.ops) {
-    if (op->code != Opcode::param || gradients.contains(op->operands[0].text)) continue;
-    if (!contains(names, op->operands[0].text)) reads.push_back(op);
-    addOnce(names, op->operands[0].text);
+    if (op->code != Opcode::param || gradients.contains(nameOf(op))) continue;
+    if (std::ranges::find(reads, nameOf(op), nameOf) == reads.end()) reads.push_back(op);
   }
-  if (names.size() > kNamed) {
+  if (reads.size() > kNamed) {
     context.remark(site.train->loc,
                    "{} parameters have no gradient and stay as they are, among them @{}, @{} and @{}",
-                   names.size(), names[0], names[1], names[2]);
+                   reads.size(), nameOf(reads[0]), nameOf(reads[1]), nameOf(reads[2]));
     return;
   }
-  for (const Op* op : reads)
-    context.remark(op->loc, "@{} has no gradient and stays as it is", op->operands[0].text);
+  for (const Op* op : reads) context.remark(op->loc, "@{} has no gradient and stays as it is", nameOf(op));
 }
 
 std::vector<Gradient> gradientsIn(const Item& func) {

@@ -83,6 +83,14 @@ module @blocks {
 }
 )";
 
+std::unique_ptr<Module> fusedFor(const char* target, const char* text) {
+  CompileOptions options;
+  options.until = Stage::fused;
+  auto done = compile(parsed(text), *targetByName(target), options);
+  EXPECT_TRUE(done) << done.error().str();
+  return done ? std::move(done->module) : nullptr;
+}
+
 TEST(Tune, DataAreNormalFloatsOfAnyWidthAndIdsOfRows) {
   constexpr const char* kText = R"(
 module @m {
@@ -92,11 +100,9 @@ module @m {
   }
 }
 )";
-  CompileOptions options;
-  options.until = Stage::fused;
-  auto done = compile(parsed(kText), *targetByName("gpu"), options);
-  ASSERT_TRUE(done) << done.error().str();
-  const Op& region = *done->module->func("f")->body.ops.front();
+  const std::unique_ptr<Module> module = fusedFor("gpu", kText);
+  ASSERT_TRUE(module);
+  const Op& region = *module->func("f")->body.ops.front();
   ASSERT_EQ(region.code, Opcode::fused);
   for (int binding = 0; binding < region.numOperands(); ++binding) {
     const Type& type = bindingSources(region, binding)[0]->type;
@@ -126,11 +132,9 @@ module @m {
   }
 }
 )";
-  CompileOptions options;
-  options.until = Stage::fused;
-  auto done = compile(parsed(kText), *targetByName("lavapipe"), options);
-  ASSERT_TRUE(done) << done.error().str();
-  for (const Op* op : done->module->func("f")->body.ops) {
+  const std::unique_ptr<Module> module = fusedFor("lavapipe", kText);
+  ASSERT_TRUE(module);
+  for (const Op* op : module->func("f")->body.ops) {
     if (op->code != Opcode::fused) continue;
     for (const Op* inner : op->regions[0]->ops) {
       if (inner->code != Opcode::scatter_add) continue;
