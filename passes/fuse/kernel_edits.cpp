@@ -41,6 +41,17 @@ bool readsByElement(const Op& op, const Value& arg) {
          });
 }
 
+bool isFactor(const Value& value) {
+  return std::ranges::any_of(value.uses, [](const Use& use) {
+    const Op& user = *use.user();
+    if (user.info().has(table::view) || user.code == Opcode::cast) return isFactor(*user.result());
+    using enum table::Fusion;
+    const table::Fusion fusion = user.info().fusion;
+    return fusion == contraction || fusion == window || fusion == attention || fusion == scatter ||
+           fusion == custom;
+  });
+}
+
 /// Moves the contents of `made` into `op`, which keeps its identity: maps keyed by the op stay valid.
 static void become(Op& op, std::unique_ptr<Op> made) {
   op.operands = std::move(made->operands);

@@ -18,6 +18,9 @@ bool isPlain(const Op& op);
 bool isElementwise(const Op& op);
 /// Whether a kernel reads each element of an argument only to compute the same element of another value, or to sum.
 bool readsByElement(const Op& op, const Value& arg);
+/// Whether a product reads a value as a factor, maybe through views and casts: many times, once for each tile of its result.
+/// The same for ops whose kernels have forms of their own.
+bool isFactor(const Value& value);
 
 /// Puts the slice of the kernel `from`, whose value is `inner`, into the reader's region in place of the argument.
 void computeArg(Op& reader, const Value* arg, const Op& from, const Slice& slice, const Value* inner,

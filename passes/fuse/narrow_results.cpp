@@ -13,7 +13,8 @@
 // such as the gain of a channel, the value is stored instead of them, and the kernels that read them apply the factors.
 //
 // The same for any maps of one value, its source, if one kernel reads each of them and the source has fewer bytes: a gated
-// layer would store silu(x) and its slope in f32 for the gradient; it stores x, in 16 bits if a product rounded it.
+// layer would store silu(x) and its slope in f32 for the gradient; it stores x, in 16 bits if a product rounded it. Two
+// kernels may read a map of few ops, and both compute it: silu(x) if the weights behind it are not trained.
 //
 // Requires: stage(fused).
 // Ensures: the function's results have the same bits; fewer bytes are stored and read; the order of kernels stays.
@@ -128,16 +129,6 @@ Value* largeOperand(const Op& op) {
   return others && large && large->type == type ? large : nullptr;
 }
 
-/// Whether an argument, maybe through views, is multiplied by a product or read by a kernel with a form of its own.
-bool feedsProduct(const Value& arg) {
-  return std::ranges::any_of(arg.uses, [](const Use& use) {
-    const Op& user = *use.user();
-    if (user.info().has(table::view)) return feedsProduct(*user.result());
-    const table::Fusion fusion = user.info().fusion;
-    return fusion != table::Fusion::map && fusion != table::Fusion::reduce && fusion != table::Fusion::row;
-  });
-}
-
 class Narrower {
  public:
   Narrower(Item& func, const Target& target) : func_(func), target_(target), names_(func) {}
@@ -180,15 +171,22 @@ std::vector<Family> Narrower::familiesOf(const Op& fused) const {
   return families;
 }
 
-/// The only kernel that reads a result, if it reads it element by element; else null.
-const Op* onlyReader(const Value& result) {
-  const Op* reader = nullptr;
+/// The kernels that read a result, if they are at most two and each reads it element by element; else none.
+std::vector<const Op*> readersByElement(const Value& result) {
+  std::vector<const Op*> readers;
   for (const Use& use : result.uses) {
-    if (reader && reader != use.user()) return nullptr;
-    reader = use.user();
+    const Value* arg = argFor(*use.user(), result);
+    if (!arg || !readsByElement(*use.user(), *arg) || isFactor(*arg)) return {};
+    addOnce(readers, use.user());
   }
-  const Value* arg = reader ? argFor(*reader, result) : nullptr;
-  return arg && readsByElement(*reader, *arg) ? reader : nullptr;
+  return readers.size() <= 2 ? readers : std::vector<const Op*>();
+}
+
+/// Whether two kernels may compute a slice: it has few ops.
+bool isShort(const Slice& slice) {
+  return std::ranges::count_if(slice.ops, [](const Op* op) {
+           return !op->info().has(table::leaf) && op->code != Opcode::cast;
+         }) <= kMostOpsSunk;
 }
 
 /// The result of a kernel that equals a value inside; null if it is not stored.
@@ -207,22 +205,24 @@ std::optional<Slice> sliceFrom(const Op& fused, const Value& result, const Value
   return sliceTo(fused, innerOf(result), outside, stands, allows);
 }
 
-/// Whether the only kernel that reads a result can compute it from the base, and from arguments that are small or that it
-/// reads anyway.
+/// Whether each kernel that reads a result can compute it from the base, and from arguments that are small or that it reads
+/// anyway.
 bool Narrower::followsFrom(const Op& fused, Value& base, const Value& result) const {
   std::unordered_map<const Value*, Value*> outside = outsideOf(fused);
   outside[&base] = &base;  // as if it were stored
   const std::optional<Slice> slice = sliceFrom(fused, result, base, outside);
   if (!slice || !contains(slice->leaves, &base)) return false;
-  const Op& reader = *onlyReader(result);
-  Bindings bound(target_, reader, result);
-  for (const Value* leaf : slice->leaves) {
-    const Value& source = *outside.at(leaf);
-    bound.read(source);
-    const bool isSmall = kSmallLeaf * source.type.bytes() <= result.type.bytes();
-    if (leaf != &base && !isSmall && !argFor(reader, source)) return false;
-  }
-  return bound.fit();
+  const std::vector<const Op*> readers = readersByElement(result);
+  return (readers.size() == 1 || isShort(*slice)) && std::ranges::all_of(readers, [&](const Op* reader) {
+           Bindings bound(target_, *reader, result);
+           for (const Value* leaf : slice->leaves) {
+             const Value& source = *outside.at(leaf);
+             bound.read(source);
+             const bool isSmall = kSmallLeaf * source.type.bytes() <= result.type.bytes();
+             if (leaf != &base && !isSmall && !argFor(*reader, source)) return false;
+           }
+           return bound.fit();
+         });
 }
 
 /// Results that are maps of one value, the base, if fewer bytes are stored with it in their place. A base that is a result
@@ -231,7 +231,7 @@ bool Narrower::followsFrom(const Op& fused, Value& base, const Value& result) co
 std::optional<Family> Narrower::mapsOfOne(const Op& fused) const {
   std::vector<Value*> results;
   for (const auto& result : fused.results)
-    if (result->type.rank() > 0 && onlyReader(*result)) results.push_back(result.get());
+    if (result->type.rank() > 0 && !readersByElement(*result).empty()) results.push_back(result.get());
   std::optional<Family> best;
   int64_t most = 0;
   for (Op* op : fused.regions[0]->ops) {
@@ -258,7 +258,7 @@ std::optional<Family> Narrower::mapsOfOne(const Op& fused) const {
 /// element.
 bool Narrower::mayRead(const Op& reader, const Value& result, const Family& family, const Op& fused) const {
   const Value* arg = argFor(reader, result);
-  if (!arg || !takesMaps(reader) || feedsProduct(*arg)) return false;
+  if (!arg || !takesMaps(reader) || isFactor(*arg)) return false;
   if (innerOf(result) == family.base) return true;
   Bindings bound(target_, reader, result);
   bound.read(*family.base);

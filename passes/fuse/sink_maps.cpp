@@ -66,15 +66,6 @@ bool isBoundByLoads(const Op& op) {
   return std::holds_alternative<MapSchedule>(schedule) || std::holds_alternative<RowSchedule>(schedule);
 }
 
-/// Whether a product reads a value as a factor, maybe through views and casts: many times, once for each tile of its result.
-bool isFactor(const Value& value) {
-  return std::ranges::any_of(value.uses, [](const Use& use) {
-    const Op& user = *use.user();
-    if (user.info().has(table::view) || user.code == Opcode::cast) return isFactor(*user.result());
-    return user.info().fusion == table::Fusion::contraction;
-  });
-}
-
 /// Whether the reader can bind the leaves of the slice, and their prolonged live ranges cost no more bytes than the value
 /// has. A leaf that is read there or later anyway costs nothing, nor do small ones, such as the means of channels. If several
 /// kernels read the value (`shared`), or a product as a factor, the reader must also read no more bytes of the leaves than of
