@@ -19,8 +19,9 @@ struct LoweredKernel {
   /// one of scalars), or none if the region does not read it.
   struct Param {
     bool isResult = false;
-    int index = 0;     ///< binding or result slot
-    int binding = -1;  ///< of an inout result: the binding whose value it starts with, else -1
+    int index = 0;      ///< binding or result slot
+    int binding = -1;   ///< of an inout result: the binding whose value it starts with, else -1
+    int64_t first = 0;  ///< bytes of the value in front of the first that the kernel reads
   };
   std::vector<Param> params;
   /// Workgroups along x, y, z.

@@ -13,7 +13,8 @@
 // Requires: stage(planned).
 // Ensures: functions hold only dispatches, fills, copies, barriers, collectives and, for values that the host reads,
 //   tg.home. There is a barrier exactly where a command reads or writes bytes that an earlier one since the last barrier
-//   wrote, or writes bytes that one read. Equal kernels become one. The kernel of a tg.custom is made static; before its
+//   wrote, or writes bytes that one read. Equal kernels become one, and so
+//   do those that read other slices of their values (trimReads). The kernel of a tg.custom is made static; before its
 //   dispatch a fill zeroes the results that it only adds to, and a copy initialises an inout that is not in place. If the
 //   target ends loops early and the number of iterations depends on data, the kernel gets one more parameter, a word of
 //   @loops: a fill clears it, and the kernel sets it if a loop was cut.
@@ -247,6 +248,10 @@ Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std
     key += result->place && result->place->inplace ? 'i' : 'o';
   if (const KnownKernel* known = kernels_.find(key)) return known;
   TG_TRY(LoweredKernel lowered, lower(fused, texels));
+  if (!customOf(fused)) {
+    const std::vector<int64_t> first = trimReads(*lowered.kernel, target_.alignment);
+    for (size_t i = 0; i < first.size(); ++i) lowered.params[i].first = first[i];
+  }
   KnownKernel known{{}, {}, std::move(lowered.params), lowered.grid};
   for (const auto& arg : lowered.kernel->body.args) known.types.push_back(arg->type);
   lowered.kernel->kind = ItemKind::kernel;
@@ -281,7 +286,7 @@ Result<LoweredKernel> FunctionLowering::lower(const Op& fused, const std::vector
 }
 
 /// The ranges that a kernel's parameters access: the place of the value, extended to the size of the parameter's type, as a
-/// view of whole texels may end in the padding behind the value.
+/// view of whole texels may end in the padding behind the value; or the part of it that the kernel reads.
 std::vector<FunctionLowering::Access> FunctionLowering::accessesOf(const Op& fused,
                                                                    const KnownKernel& kernel) const {
   std::vector<ResultSlot> slots = resultSlots(fused);
@@ -291,7 +296,8 @@ std::vector<FunctionLowering::Access> FunctionLowering::accessesOf(const Op& fus
     const Type& type = kernel.types[index];
     ByteRange range =
         param.isResult ? slotRange(fused, slots[param.index]) : bindingRange(fused, param.index);
-    range.bytes = std::max(range.bytes, type.bytes());
+    range.offset += param.first;
+    range.bytes = param.first ? type.bytes() : std::max(range.bytes, type.bytes());
     std::string mode = type.texel                  ? "texel"
                        : type.mode == BufMode::in  ? "in"
                        : type.mode == BufMode::out ? "out"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rewrites of kernels: open extents made static, ops made legal, loops clamped, watched and unrolled.
+// Rewrites of kernels: open extents made static, ops made legal, loops clamped, watched and unrolled, buffers
+// trimmed.
 #pragma once
 
 #include <array>
@@ -52,6 +53,12 @@ void legalize(const Module* module, Item& kernel);
 /// literal or uniform bounds, and those whose trip count is not known, stay as they are. The kernel must verify, its calls
 /// be inlined.
 void clampLoops(Item& kernel, int64_t width);
+
+/// Lets each buffer that a kernel only reads, by one index, begin at the first element that it reads and end behind the last,
+/// where the indices add a constant: `%x[%i + 640]` becomes `%x[%i]`. Kernels that read other slices of a value, such as the
+/// steps of a recurrent network, are then equal. Returns how many bytes each parameter begins later, multiples of
+/// `alignment`. The kernel must verify, its calls be inlined.
+std::vector<int64_t> trimReads(Item& kernel, int64_t alignment);
 
 /// The name of the buffer of words for watched kernels: one word for each dispatch, zero before it runs.
 inline constexpr std::string_view kLoopsBuffer = "loops";

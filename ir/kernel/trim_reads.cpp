@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "ir/builder.h"
+#include "ir/kernel/index_analysis.h"
+#include "ir/kernel/rewrites.h"
+#include "ir/unread.h"
+
+namespace tg {
+namespace {
+
+/// The number that the last op of an index adds: 64 of `tgk.add %x, 64`, or a literal index itself.
+int64_t addedLast(const Operand& index) {
+  if (index.isLiteral()) return index.integer;
+  const Op* def = index.value->def;
+  return def && def->code == Opcode::k_add && def->operands[1].isLiteral() ? def->operands[1].integer : 0;
+}
+
+Operand& indexOf(Op& load) { return load.operands[0].items[0]; }
+
+/// The loads of a parameter, if it is only loaded, by one index; else none.
+std::vector<Op*> loadsOf(const Value& parameter) {
+  std::vector<Op*> loads;
+  const Type& type = parameter.type;
+  if (type.mode != BufMode::in || type.rank() != 1 || type.shape[0] <= 0) return {};
+  for (const Use& use : parameter.uses) {
+    if (use.user()->code != Opcode::k_load) return {};
+    loads.push_back(use.user());
+  }
+  return loads;
+}
+
+/// Subtracts `first` from the index of a load, to which a number that is no less was added.
+void moveIndex(Op& load, int64_t first) {
+  Operand& index = indexOf(load);
+  const int64_t rest = addedLast(index) - first;
+  if (index.isLiteral()) {
+    index = Operand::literal(rest);
+    return;
+  }
+  Op& sum = *index.value->def;
+  if (rest == 0) {
+    index = sum.operands[0];
+    return;
+  }
+  Builder build(*load.list());
+  build.setBefore(&load).setLoc(sum.loc).setHint(index.value->name);
+  index = Operand::of(
+      build.create(Opcode::k_add, {sum.operands[0], Operand::literal(rest)}, {}, {index.value->type})
+          ->result());
+}
+
+struct Trim {
+  Value* parameter;
+  std::vector<Op*> loads;
+  int64_t first, last;  ///< elements
+};
+
+}  // namespace
+
+std::vector<int64_t> trimReads(Item& kernel, int64_t alignment) {
+  std::vector<int64_t> bytes(kernel.body.args.size(), 0);
+  std::vector<Trim> trims;
+  std::optional<IndexAnalysis> analysis;
+  for (const auto& parameter : kernel.body.args) {
+    const std::vector<Op*> loads = loadsOf(*parameter);
+    if (loads.empty()) continue;
+    int64_t least = INT64_MAX;
+    for (Op* load : loads) least = std::min(least, addedLast(indexOf(*load)));
+    const int64_t element = parameter->type.bytes() / parameter->type.elements();
+    const int64_t unit = std::lcm(alignment, element) / element;
+    Trim trim{parameter.get(), loads, least / unit * unit, 0};
+    if (trim.first <= 0) continue;
+    if (!analysis) analysis.emplace(kernel);
+    bool isKnown = true;
+    for (Op* load : loads) {
+      const auto [lo, hi] = analysis->range(indexOf(*load), *load);
+      isKnown &= lo >= trim.first && hi < parameter->type.shape[0];
+      trim.last = std::max(trim.last, hi);
+    }
+    if (!isKnown) continue;
+    bytes[static_cast<size_t>(&parameter - kernel.body.args.data())] = trim.first * element;
+    trims.push_back(std::move(trim));
+  }
+  for (const Trim& trim : trims) {  // behind the analysis, which needs the kernel as it was
+    for (Op* load : trim.loads) moveIndex(*load, trim.first);
+    trim.parameter->type.shape = {trim.last - trim.first + 1};
+  }
+  if (!trims.empty()) eraseUnread(kernel.body.ops);
+  return bytes;
+}
+
+}  // namespace tg
