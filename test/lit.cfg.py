@@ -5,6 +5,7 @@
 import glob
 import os
 import shutil
+import subprocess
 
 import lit.formats
 
@@ -46,8 +47,10 @@ if config.tg_debug:
 mpirun = shutil.which("mpirun")
 if mpirun and os.path.exists(os.path.join(config.tg_bin_dir, "../lib/libtensorgrad_mpi.so")):
     config.available_features.add("mpi")
-    ours = f"timeout 300 {mpirun} --allow-run-as-root --oversubscribe"
-    config.substitutions += [("%mpirun_loud", ours), ("%mpirun", f"{ours} --quiet")]
+    ours = f"timeout 300 {mpirun} --allow-run-as-root --oversubscribe --mca btl_tcp_if_include lo"
+    # Open MPI 5 has no --quiet.
+    silent = subprocess.run([mpirun, "--quiet", "--version"], capture_output=True, check=False).returncode == 0
+    config.substitutions += [("%mpirun_loud", ours), ("%mpirun", f"{ours} --quiet" if silent else ours)]
 for program in ("chromium", "groff", "zsh"):
     if shutil.which(program):
         config.available_features.add(program)

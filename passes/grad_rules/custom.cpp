@@ -139,10 +139,10 @@ Result<Grads> CustomGradient::generated(int64_t checkpoint, const DiagnosticHand
     if (buffer.lanes > 1) buffer.shape[buffer.shape.rank() - 1] *= buffer.lanes;
     tapes.push_back(Type::tensor(buffer.dtype == DType::u32 ? DType::i32 : buffer.dtype, buffer.shape));
   }
-  const Item& made = placeKernel(module, std::move(vjp.kernel), &kernel_);
+  const Item* made = &placeKernel(module, std::move(vjp.kernel), &kernel_);
   const std::vector<KernelVjpParam>& params = vjp.params;
   for (size_t i = 0; i < params.size(); ++i) {
-    const Value& arg = *made.body.args[i];
+    const Value& arg = *made->body.args[i];
     int of = indexOf(params[i].of);
     using Role = KernelVjpParam::Role;
     Role role = params[i].role;
@@ -157,7 +157,7 @@ Result<Grads> CustomGradient::generated(int64_t checkpoint, const DiagnosticHand
       bind(arg, role == Role::gradient ? nullptr : cotangent(of), type, gives ? of : -1);
     }
   }
-  return call(made);
+  return call(*made);
 }
 
 /// The gradient by a VJP that the kernel names with vjp(@…). Its parameters are matched by name: x and d_x.

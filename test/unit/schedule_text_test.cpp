@@ -42,8 +42,8 @@ const char* const kTexts[] = {
     "matmul{tile = [8, 4], depth = 4, workgroup = 16, turned = [false, true]}",
     "matmul{tile = [8, 4], depth = 4, workgroup = 16, stepwise = true}",
     "matmul{tile = [8, 4], depth = 4, workgroup = 16, storage = [1], scalars = true}",
-    "matmul{tile = [4, 4], shared = [32, 32, 16], band = 4, lower = true, hidden = true, zeros = true, "
-    "unread = 64}",
+    ("matmul{tile = [4, 4], shared = [32, 32, 16], band = 4, lower = true, hidden = true, zeros = true, "
+     "unread = 64}"),
     "matmul{tile = [8, 4], shared = [64, 64, 24], run = 3}",
     "matmul{tile = [4, 4], shared = [32, 32, 16], turned = [true, true], storage = [0, 1], scalars = true}",
     "coopmat{tile = [64, 64, 32], warp = [32, 32], patch = 16, turned = [true, false]}",
