@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/run_dir.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -14,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/collective.h"
 #include "ir/text_file.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/train/checkpoint.h"
@@ -115,6 +117,23 @@ Result<TensorSource> paramsOf(const ResolvedWeights& weights, const Module& modu
   std::vector<std::pair<std::string, Type>> wanted;
   for (const Item* param : module.all(ItemKind::param)) wanted.emplace_back(param->name, param->type);
   return matchTensors(std::move(others), wanted, weights.file);
+}
+
+Result<TensorSource> statesOf(const ResolvedWeights& weights, const Module& module, bool all) {
+  const fs::path beside = fs::path(weights.file).parent_path() / kOptimizerFile;
+  const std::string path = weights.state ? beside.string() : weights.file;
+  TG_TRY(const SafetensorsFile file, openSafetensors(path));
+  TensorSource known = someOf(file.tensors, [&](const std::string& name) {
+    const Item* state = module.find(ItemKind::state, name);
+    return state && !wholeOf(*state);
+  });
+  std::vector<std::pair<std::string, Type>> wanted;
+  for (const Item* state : module.all(ItemKind::state)) {
+    const bool isThere =
+        std::ranges::any_of(known.tensors, [&](const auto& tensor) { return tensor.first == state->name; });
+    if (!wholeOf(*state) && (all || isThere)) wanted.emplace_back(state->name, state->type);
+  }
+  return matchTensors(std::move(known), wanted, path);
 }
 
 namespace {

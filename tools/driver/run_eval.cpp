@@ -30,10 +30,9 @@ struct EvalFlags {
   bool json = false;
 };
 
-/// The parameters to evaluate. For a checkpoint, also everything else that @eval may read.
+/// The parameters to evaluate.
 struct Trained {
   ResolvedWeights found;
-  std::optional<Checkpoint> checkpoint;
   std::optional<std::string> vocabulary;
 };
 
@@ -48,8 +47,7 @@ Result<Trained> trainedOf(const std::string& path, bool loud) {
     out.vocabulary = weights.vocabulary;
     return out;
   }
-  TG_TRY(out.checkpoint, readCheckpoint(fs::path(out.found.file).parent_path().string()));
-  out.vocabulary = out.checkpoint->state.vocabulary;
+  out.vocabulary = out.found.state->vocabulary;
   return out;
 }
 
@@ -58,18 +56,6 @@ bool hasPerplexity(const Module& source, const Feed& feed) {
   const auto& ops = source.func(kEval)->body.ops;
   return feed.unit() == "tok" &&
          std::ranges::any_of(ops, [](const auto& op) { return op->code == Opcode::cross_entropy; });
-}
-
-/// Restores the states and the step of a checkpoint, so that they are as in the evaluation during training. States that
-/// each rank has only a part of (moments of the optimizer) are left out, as no evaluation reads them.
-Result<void> restoreStates(Session& session, const Checkpoint& checkpoint) {
-  NamedArrays states;
-  for (const auto& state : checkpoint.states) {
-    const Item* item = session.module()->find(ItemKind::state, state.first);
-    if (item && !wholeOf(*item)) states.push_back(state);
-  }
-  TG_CHECK(session.uploadStates(states, {.partial = true}));
-  return session.setSteps(checkpoint.state.step);
 }
 
 /// Whether a run was started with evaluation data.
@@ -160,10 +146,10 @@ struct Eval : Verb {
             "{}",
             fmt::format("{} was trained without data for evaluation: give the data to evaluate on by --data",
                         runDir));
-      const bool own = model.weights.empty() && trained.checkpoint;
-      TG_CHECK(checkRunFiles(runDir, own ? &trained.checkpoint->state : nullptr));
+      const bool own = model.weights.empty() && trained.found.state;
+      TG_CHECK(checkRunFiles(runDir, own ? &*trained.found.state : nullptr));
     }
-    if (trained.checkpoint && app.count("--seed") == 0) model.seed = trained.checkpoint->state.seed;
+    if (trained.found.state && app.count("--seed") == 0) model.seed = trained.found.state->seed;
     model.weights = trained.found.file;
     TG_TRY(std::unique_ptr<Module> source, loadModule(app, model));
     std::vector<std::string> notes;
@@ -174,8 +160,7 @@ struct Eval : Verb {
       for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
     out.perplexity = hasPerplexity(*source, *out.feed);
     TG_TRY(out.model, openSession(app, std::move(source), runDir));
-    if (trained.checkpoint)
-      TG_CHECK(withCode(exitDevice, restoreStates(*out.model.session, *trained.checkpoint)));
+    TG_CHECK(withCode(exitDevice, restoreStates(*out.model.session, trained.found)));
     out.trained = std::move(trained);
     return exitOk;
   }
@@ -205,7 +190,7 @@ struct Eval : Verb {
       return openEvalFeed(options, *source.func(kEval));
     }
     TG_TRY(auto feed, openData(source, model.seed, started, trained.vocabulary));
-    const std::string then = trained.checkpoint ? trained.checkpoint->state.dataHash : "";
+    const std::string then = trained.found.state ? trained.found.state->dataHash : "";
     if (model.firstRank() && comparableData(then) && feed->fingerprint() != then)
       fmt::print(stderr, "warning: the data of {} was changed since it was trained\n", runDir);
     return feed;
@@ -263,7 +248,7 @@ struct Eval : Verb {
                                     {"batches_in_data", feed.evalBatches()},
                                     {"seconds", seconds},
                                     {"device", session.info().device}};
-      if (trained.checkpoint) out["step"] = trained.checkpoint->state.step;
+      if (trained.found.state) out["step"] = trained.found.state->step;
       if (open.perplexity) out["perplexity"] = std::exp(loss);
       fmt::print("{}\n", jsonText(out, 2));
     } else {

@@ -37,16 +37,12 @@ bool isThere(const fs::path& path) {
 struct Source {
   fs::path module;
   ResolvedWeights found;  ///< the parameters; keeps a checkpoint from being pruned
-  std::string states;     ///< a file with the states that a function may read
 };
 
 /// Finds the verified checkpoint, or the file, for a path.
 Result<void> findWeights(const fs::path& path, Source& out) {
   TG_TRY(out.found, resolveWeights(path.string()));
-  const ResolvedWeights& found = out.found;
-  for (const std::string& line : found.skipped) fmt::print(stderr, "warning: {}\n", line);
-  const fs::path beside = fs::path(found.file).parent_path() / "optim.safetensors";
-  out.states = !found.run.empty() && isThere(beside) ? beside.string() : found.file;
+  for (const std::string& line : out.found.skipped) fmt::print(stderr, "warning: {}\n", line);
   return {};
 }
 
@@ -74,13 +70,7 @@ Result<Source> sourceOf(const ExportFlags& flags) {
 Result<NamedArrays> readWeights(const Source& source, const Module& module, const Module& forward) {
   TG_TRY(const TensorSource params, paramsOf(source.found, module));
   TG_TRY(NamedArrays values, readAll(params));
-  std::vector<std::pair<std::string, Type>> wanted;
-  for (const Item* state : forward.all(ItemKind::state)) wanted.emplace_back(state->name, state->type);
-  if (wanted.empty()) return values;
-  TG_TRY(const SafetensorsFile file, openSafetensors(source.states));
-  auto known =
-      someOf(file.tensors, [&](const std::string& name) { return !!forward.find(ItemKind::state, name); });
-  TG_TRY(const TensorSource states, matchTensors(std::move(known), wanted, source.states));
+  TG_TRY(const TensorSource states, statesOf(source.found, forward, /*all=*/true));
   TG_TRY(NamedArrays more, readAll(states));
   for (auto& state : more) values.push_back(std::move(state));
   return values;

@@ -233,6 +233,13 @@ Result<std::string> tuningOf(const std::string& flag, const Module& module,
   return file;
 }
 
+Result<void> restoreStates(Session& session, const ResolvedWeights& weights) {
+  TG_TRY(const TensorSource states, statesOf(weights, *session.module(), /*all=*/false));
+  TG_CHECK(session.writeTensors(ItemKind::state, states, {.partial = true}));
+  if (weights.state) TG_CHECK(session.setSteps(weights.state->step));
+  return {};
+}
+
 namespace {
 
 /// Mesa's CPU device passes every dispatch to a pool of threads, which costs more than a tiny kernel. The size of the
@@ -248,7 +255,7 @@ Result<void> loadWeights(Session& session, const std::string& path, bool notes) 
   if (notes && found.file != path) fmt::print(stderr, "note: parameters of {}\n", found.taken);
   TG_TRY(const TensorSource matched, paramsOf(found, *session.module()));
   TG_CHECK(session.writeTensors(ItemKind::param, matched));
-  return {};
+  return restoreStates(session, found);
 }
 
 /// The number of bytes that --memory means; "" if it is not given.

@@ -19,6 +19,8 @@
 
 namespace tg {
 
+struct ResolvedWeights;
+
 /// The names of the functions that training and evaluation run.
 inline constexpr const char *kTrain = "train", *kEval = "eval";
 
@@ -148,6 +150,10 @@ struct OpenModel {
   std::vector<std::pair<std::string, double>> milliseconds;  ///< of compilation, by phase
   double compileMs() const;
 };
+
+/// Writes the states that a checkpoint or a file has, and the step of a checkpoint, so that functions compute what they
+/// would during training.
+Result<void> restoreStates(Session& session, const ResolvedWeights& weights);
 
 /// Runs the pipeline of the flags, opens the device, compiles and loads the module. Compiles only the functions in
 /// `entries`, unless the module is to be written.
