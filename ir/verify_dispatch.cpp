@@ -52,6 +52,7 @@ class DispatchVerifier {
 
   const Module& module_;
   Target target_;
+  int64_t alignment_ = 1;  ///< that the target requires of bindings; 1 without a target
   Error errors_;
   std::unordered_map<std::string, const Item*> kernels_, binaries_;
   std::vector<std::pair<Access, const Op*>> pending_;  ///< since the last barrier
@@ -154,6 +155,9 @@ void DispatchVerifier::parameters(const Op& op, const std::vector<Access>& acces
     if (accesses[index].mode != modes[index])
       report(op, "args", "{} of @{} is {}, the range is {}", param, op.operands[0].text, modes[index],
              accesses[index].mode);
+    if (const int64_t offset = accesses[index].range.offset; offset % alignment_ != 0)
+      report(op, "align", "{} of @{} begins at byte {}, no multiple of {}, the target's alignment", param,
+             op.operands[0].text, offset, alignment_);
     if (!kernel) continue;
     const Type& type = kernel->body.args[index]->type;
     bool isStatic = type.isBuffer();
@@ -327,6 +331,7 @@ void DispatchVerifier::command(const Op& op) {
 
 Result<void> DispatchVerifier::run() {
   target_ = *targetOf(module_.attrs);  // the verifier has checked that it can be read
+  if (find(module_.attrs, "target")) alignment_ = target_.alignment;
   hashes();
   for (const auto& item : module_.items) {
     if (item->kind != ItemKind::func || isKernelFunc(*item)) continue;

@@ -20,29 +20,27 @@
 namespace tg::fuse {
 namespace {
 
-constexpr int64_t kElementsOfPlace = 8;  ///< 16-bit elements in the 16 bytes at whose multiples members start
-
 /// The read of a parameter that an op casts to 16 bits and whose copy can lie in a group; otherwise null.
-const Op* copiedBy(const Op& op) {
+const Op* copiedBy(const Op& op, const Target& target) {
   if (op.code != Opcode::cast || !isNarrow(op.result()->type.dtype)) return nullptr;
   const Op* def = op.in(0)->def;
   const bool whole = def && def->code == Opcode::param && !namesRows(*def);
-  const int64_t elements = op.in(0)->type.elements();
-  return whole && op.in(0)->type.dtype == DType::f32 && elements % kElementsOfPlace == 0 &&
-                 elements < kLargeCopy
+  const Type& copy = op.result()->type;
+  return whole && op.in(0)->type.dtype == DType::f32 && copy.bytes() % target.alignment == 0 &&
+                 copy.elements() < kLargeCopy
              ? def
              : nullptr;
 }
 
 /// The parameters of a tg.reduce_scatter, those with 16-bit copies first. Empty if some already have a place in memory.
-std::vector<std::string> runOfParts(const Module& module, const Op& scatter) {
+std::vector<std::string> runOfParts(const Module& module, const Op& scatter, const Target& target) {
   std::vector<std::string> run;
   for (const Operand& operand : scatter.operands)
     if (const Op* def = operand.value->def; def && def->code == Opcode::param && !namesRows(*def))
       run.push_back(def->operands[0].text);
   const bool placed = std::ranges::any_of(
       run, [&](const std::string& name) { return module.storage(name)->place.has_value(); });
-  const std::unordered_set<std::string> copied = copiedParameters(module);
+  const std::unordered_set<std::string> copied = copiedParameters(module, target);
   std::stable_partition(run.begin(), run.end(),
                         [&](const std::string& name) { return copied.contains(name); });
   return placed ? std::vector<std::string>() : run;
@@ -50,12 +48,12 @@ std::vector<std::string> runOfParts(const Module& module, const Op& scatter) {
 
 /// Lists of parameters that lie one behind the other in memory: members of a group that a region reads. Parameters of a
 /// sharded optimizer are in no group, so their order may be chosen here.
-std::vector<std::vector<std::string>> runsOf(const Module& module) {
+std::vector<std::vector<std::string>> runsOf(const Module& module, const Target& target) {
   std::vector<std::vector<std::string>> runs;
   for (const Item* func : module.all(ItemKind::func))
     for (const Op* op : func->body.ops) {
       if (op->code == Opcode::reduce_scatter && as::reduce_scatter(*op).reduction() == "same")
-        runs.push_back(runOfParts(module, *op));
+        runs.push_back(runOfParts(module, *op, target));
       if (op->code != Opcode::fused) continue;
       for (int binding = 0; binding < op->numOperands(); ++binding) {
         if (!op->operands[static_cast<size_t>(binding)].bindsGroup()) continue;
@@ -98,11 +96,11 @@ void build(Item& func, const std::vector<Op*>& casts, const Target& target) {
 
 }  // namespace
 
-std::unordered_set<std::string> copiedParameters(const Module& module) {
+std::unordered_set<std::string> copiedParameters(const Module& module, const Target& target) {
   std::unordered_set<std::string> names;
   for (const Item* func : module.all(ItemKind::func))
     for (const Op* op : func->body.ops)
-      if (const Op* param = copiedBy(*op)) names.insert(param->operands[0].text);
+      if (const Op* param = copiedBy(*op, target)) names.insert(param->operands[0].text);
   return names;
 }
 
@@ -110,10 +108,10 @@ void flattenCopies(const Module& module, Item& func, const Target& target) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     std::map<std::string, Op*> casts;
     for (Op* op : func.body.ops)
-      if (const Op* param = copiedBy(*op); param && op->result()->type.dtype == dtype)
+      if (const Op* param = copiedBy(*op, target); param && op->result()->type.dtype == dtype)
         casts.emplace(param->operands[0].text, op);
     if (casts.size() < 2) continue;
-    for (const std::vector<std::string>& run : runsOf(module)) {
+    for (const std::vector<std::string>& run : runsOf(module, target)) {
       std::vector<Op*> adjoining;
       int64_t bytes = 0;
       auto end = [&] {

@@ -31,7 +31,7 @@ Value* decayOf(const Op& op) {
 
 UpdateGroups::UpdateGroups(Module& module, Item& func, const Target& target, int64_t mostBytes)
     : module_(module), func_(func), target_(target), mostBytes_(mostBytes),
-      copied_(copiedParameters(module)) {}
+      copied_(copiedParameters(module, target)) {}
 
 std::vector<UpdateGroup> UpdateGroups::find() {
   collect();
@@ -86,9 +86,9 @@ void UpdateGroups::collect() {
 }
 
 /// Whether the member of a group behind this parameter starts where another kernel can bind it by itself. Members start at
-/// multiples of 16 bytes, which drivers accept for storage buffers; texel views may need larger multiples.
+/// multiples of 16 bytes; the target may need larger multiples.
 bool UpdateGroups::fillsItsPlace(const Update& update) const {
-  return target_.reads != "texel" || groupBytes({update.op->in(0)->type}) % target_.alignment == 0;
+  return groupBytes({update.op->in(0)->type}) % target_.alignment == 0;
 }
 
 /// Whether a group may hold the symbols of `after` directly behind those of `before`. Not if a kernel could not bind the

@@ -301,7 +301,8 @@ TEST(FlatUpdates, AreOneKernelEach) {
   for (const char* optimizer : {"append-sgd", "append-sgd{momentum=0.9,weight-decay=0.1,clip-norm=1}",
                                 "append-adam{weight-decay=0.1,clip-norm=1}"}) {
     for (const char* accumulate : {"", "{accumulate=4}"}) {
-      auto module = through(kLinear, fmt::format("append-grad{},{},fuse", accumulate, optimizer));
+      auto module =
+          through(kLinear, fmt::format("append-grad{},{},fuse{{target=lavapipe}}", accumulate, optimizer));
       ASSERT_TRUE(module);
       int updates = 0, singles = 0;
       for (const Item* func : module->all(ItemKind::func))
