@@ -166,12 +166,6 @@ class Bucketing {
   std::vector<Reduced> values_;
 };
 
-bool hasGradients(const Item& func, std::string_view param = "") {
-  return std::ranges::any_of(func.body.ops, [&](const Op* op) {
-    return op->code == Opcode::param_grad && (param.empty() || op->operands[0].text == param);
-  });
-}
-
 Result<void> checkFunction(const Item& func, const Item& step) {
   for (Op* op : func.body.ops) {
     if (isCollective(*op))
@@ -191,9 +185,7 @@ Result<void> checkFunction(const Item& func, const Item& step) {
 Result<void> run_data_parallel(Module& module, const DataParallelOptions& options,
                                const PassContext& context) {
   TG_TRY(Item * train, funcNamed("data-parallel", module, options.func));
-  Item* step = train;
-  for (Item* func : module.all(ItemKind::func))
-    if (find(func->attrs, "every")) step = func;
+  Item* step = &stepFunction(module, *train);
   if (!hasGradients(*step))
     return passError("data-parallel", step->loc, 2, "@{} has no gradients; run append-grad first",
                      step->name);

@@ -11,6 +11,18 @@ Result<Item*> funcNamed(std::string_view pass, Module& module, const std::string
                    namesOf(module.all(ItemKind::func)));
 }
 
+bool hasGradients(const Item& func, std::string_view param) {
+  return std::ranges::any_of(func.body.ops, [&](const Op* op) {
+    return op->code == Opcode::param_grad && (param.empty() || op->operands[0].text == param);
+  });
+}
+
+Item& stepFunction(const Module& module, Item& train) {
+  for (Item* func : module.all(ItemKind::func))
+    if (find(func->attrs, "every") && hasGradients(*func)) return *func;
+  return train;
+}
+
 void remarkIdle(const PassContext& context, const Loc& loc, std::string_view option, std::string_view pattern,
                 const std::vector<std::string>& names, std::string_view known) {
   for (bool last = false; !last;) {

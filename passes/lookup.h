@@ -14,6 +14,11 @@ namespace tg {
 
 /// The function that a pass is to change, or the error of its first constraint, which lists those of the module.
 Result<Item*> funcNamed(std::string_view pass, Module& module, const std::string& name);
+/// Whether a function names the gradient of a parameter, or of any.
+bool hasGradients(const Item& func, std::string_view param = "");
+/// The function of the optimizer's step: one with the attribute `every` that has gradients, as append-grad{accumulate=N}
+/// makes it; otherwise `train`.
+Item& stepFunction(const Module& module, Item& train);
 /// Remarks each alternative of an option's name pattern that matches none of `names`. `known` lists the names in the text.
 void remarkIdle(const PassContext& context, const Loc& loc, std::string_view option, std::string_view pattern,
                 const std::vector<std::string>& names, std::string_view known);

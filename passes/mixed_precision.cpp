@@ -50,10 +50,6 @@ constexpr const char* kScale = "loss_scale";
 constexpr const char* kGood = "loss_scale.good";
 constexpr double kLargestScale = 0x1p24;
 
-bool hasGradients(const Item& func) {
-  return std::ranges::any_of(func.body.ops, [](const Op* op) { return op->code == Opcode::param_grad; });
-}
-
 void setPrecision(Module& module, const MixedPrecisionOptions& options) {
   const auto narrow = dtypeNamed(options.precision);
   for (Item* func : module.all(ItemKind::func)) {
@@ -226,8 +222,7 @@ Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& op
                      "@{} has gradients, but no tg.constant 1.0 {{seed = true}} from which they start; run "
                      "mixed-precision directly after append-grad",
                      train->name);
-  Item* apply = module.func("apply");
-  Item& step = apply && hasGradients(*apply) ? *apply : *train;
+  Item& step = stepFunction(module, *train);
   for (Op* op : step.body.ops)
     if (op->code == Opcode::update && module.storage(op->operands[0].text)->kind == ItemKind::param)
       return passError("mixed-precision", op->loc, 6,

@@ -77,6 +77,20 @@ bool hasUpdate(const Module& module, const std::string& function) {
                   }));
 }
 
+const Item* updateFunction(const Module& module) {
+  auto hasRate = [](const Item* func) {
+    return find(func->attrs, "optimizer") || std::ranges::any_of(func->body.args, [](const auto& arg) {
+             const Attr* host = find(arg->attrs, "host");
+             return host && host->text == "lr";
+           });
+  };
+  const std::vector<Item*> funcs = module.all(ItemKind::func);
+  const bool isNamed = std::ranges::any_of(funcs, hasRate);
+  for (const Item* func : funcs)
+    if (find(func->attrs, "every") && (!isNamed || hasRate(func))) return func;
+  return nullptr;
+}
+
 bool holdsGradients(const Module& module, const Item& func) {
   return std::ranges::any_of(func.body.ops, [&](const Op* op) {
     return op->code == Opcode::param_grad ||

@@ -250,7 +250,7 @@ class Session {
   static Result<StepResult> endOfStep(Begun begun);
   void forgetSteps();
   void countFrom(int64_t step);
-  Result<void> beginUpdate(Begun& begun);
+  Result<void> beginDue(Begun& begun);
   Result<void> checkLoss() const;
   Result<void> replace(std::unique_ptr<Module> module, const ReplaceOptions& options);
   Result<void> initialise(SessionProgram& program, ItemKind kind, uint64_t seed, bool isNew);

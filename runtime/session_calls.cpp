@@ -45,7 +45,7 @@ void Session::countFrom(int64_t step) {
 Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate,
                                       int64_t part) const {
   constexpr uint32_t kGolden = 0x9e3779b9;  // its multiples are spread over all 32 bits
-  const int64_t every = program_->stepsPerUpdate();
+  const int64_t every = program_->stepsPerCall(func);
   for (const auto& arg : func.body.args) {
     const Attr* host = find(arg->attrs, "host");
     if (!host) continue;
@@ -111,7 +111,7 @@ Result<Session::Begun> Session::begin(const std::string& function, Inputs inputs
   TG_TRY(const Item* func, program_->function(function));
   TG_CHECK(checkNames(*func, inputs));
   for (const auto& [name, array] : inputs) TG_CHECK(checkBytes(function, name, array));
-  Begun begun{function, {}, {}, {}, nullptr, nullptr};
+  Begun begun{function, {}, {}, {}, nullptr, {}};
   begun.out.step = steps_ + 1;
   const bool inParts = function == options_.trainFunction && options_.parts > 1;
   if (inParts) TG_CHECK(beginParts(begun, inputs));
@@ -127,42 +127,52 @@ Result<Session::Begun> Session::begin(const std::string& function, Inputs inputs
   countFrom(begun.out.step);
   lastStep_ = begun.callable.key;
   program_->pin(lastStep_);
-  TG_CHECK(beginUpdate(begun));
+  TG_CHECK(beginDue(begun));
   return begun;
 }
 
-/// Begins the update if this step is the N-th of its group of accumulated gradients.
-Result<void> Session::beginUpdate(Begun& begun) {
-  const Item* func = program_->updateFunction();
-  if (!func) {
-    begun.out.applied = program_->learns();
-    return {};
+/// Begins the functions that are due behind this step, such as the update for a group of accumulated gradients.
+Result<void> Session::beginDue(Begun& begun) {
+  const Item* update = updateFunction(*program_->module());
+  begun.out.applied = !update && program_->learns();
+  for (const Item* func : program_->due(begun.out.step)) {
+    Inputs scalars;
+    double rate = 0;
+    TG_CHECK(fillHostScalars(*func, begun.out.step, scalars, &rate));
+    TG_TRY(std::shared_ptr<PendingCall> call, program_->runner().begin(func->name, scalars, false));
+    begun.due.push_back(std::move(call));
+    if (func != update) continue;
+    begun.out.applied = true;
+    begun.out.learningRate = rate;
   }
-  begun.out.applied = begun.out.step % program_->stepsPerUpdate() == 0;
-  if (!begun.out.applied) return {};
-  Inputs scalars;
-  TG_CHECK(fillHostScalars(*func, begun.out.step, scalars, &begun.out.learningRate));
-  TG_TRY(begun.update, program_->runner().begin(func->name, scalars, false));
   return {};
 }
 
+/// The results of a step in parts: means of numbers of f32, such as the loss, and other results of the last part.
+static void takeMeans(const std::vector<RunOutputs>& parts, RunOutputs& last) {
+  for (size_t i = 0; i < last.results.size(); ++i) {
+    HostArray& result = last.results[i].second;
+    if (!(result.type() == Type::tensor(DType::f32, {}))) continue;
+    double sum = result.at(0);
+    for (const RunOutputs& part : parts) sum += part.results[i].second.at(0);
+    result.set(0, sum / static_cast<double>(parts.size() + 1));
+  }
+}
+
 Result<StepResult> Session::end(Begun begun) {
-  double sum = 0;
+  std::vector<RunOutputs> parts;
   for (const auto& part : begun.parts) {
-    TG_TRY(const RunOutputs outputs, part->take());
-    sum += outputs.results.front().second.at(0);
+    TG_TRY(parts.emplace_back(), part->take());
   }
   TG_TRY(RunOutputs outputs, begun.call->take());
-  if (!begun.parts.empty()) {
-    HostArray& loss = outputs.results.front().second;
-    loss.set(0, (sum + loss.at(0)) / static_cast<double>(begun.parts.size() + 1));
-  }
+  if (!parts.empty()) takeMeans(parts, outputs);
   StepResult out = std::move(begun.out);
   out.results = std::move(outputs.results);
   out.captures = toCaptures(begun.function, begun.callable, std::move(outputs.captures));
-  if (!begun.update) return out;
-  TG_TRY(RunOutputs updated, begun.update->take());
-  for (auto& result : updated.results) out.results.push_back(std::move(result));
+  for (const auto& call : begun.due) {
+    TG_TRY(RunOutputs updated, call->take());
+    for (auto& result : updated.results) out.results.push_back(std::move(result));
+  }
   return out;
 }
 

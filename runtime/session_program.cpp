@@ -100,7 +100,7 @@ Result<void> SessionProgram::checkOptions(const Module& module) const {
 }
 
 Result<void> SessionProgram::checkParts() const {
-  const Item* func = updateFunction();
+  const Item* func = updateFunction(*module_);
   const int64_t every = func ? find(func->attrs, "every")->integer : 1;
   if (options_.parts >= 1 && every % options_.parts == 0) return {};
   return fail("a step of {} parts needs append-grad{{accumulate={}}} or a multiple of it; the module updates "
@@ -422,14 +422,24 @@ bool SessionProgram::hasHostScalar(std::string_view role) const {
   return false;
 }
 
-const Item* SessionProgram::updateFunction() const {
+std::vector<const Item*> SessionProgram::due(int64_t step) const {
+  const Item* update = updateFunction(*module_);
+  std::vector<const Item*> funcs;
+  if (update && step % stepsPerUpdate() == 0) funcs.push_back(update);
   for (const Item* func : module_->all(ItemKind::func))
-    if (find(func->attrs, "every")) return func;
-  return nullptr;
+    if (find(func->attrs, "every") && func != update && step % stepsPerCall(*func) == 0)
+      funcs.push_back(func);
+  return funcs;
+}
+
+int64_t SessionProgram::stepsPerCall(const Item& func) const {
+  const Attr* every = find(func.attrs, "every");
+  const Item* update = updateFunction(*module_);
+  return every && (!update || update->name != func.name) ? every->integer : stepsPerUpdate();
 }
 
 int64_t SessionProgram::stepsPerUpdate() const {
-  const Item* func = updateFunction();
+  const Item* func = updateFunction(*module_);
   return func ? find(func->attrs, "every")->integer / options_.parts : 1;
 }
 

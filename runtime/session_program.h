@@ -47,9 +47,12 @@ class SessionProgram {
   Result<std::unique_ptr<Module>> moduleAt(Stage stage) const;
   /// Whether any function has a host scalar of this role.
   bool hasHostScalar(std::string_view role) const;
-  /// The function that applies accumulated gradients, which has the attribute `every`. Null if each step updates.
-  const Item* updateFunction() const;
+  /// The functions that are due behind this step: first the one that applies accumulated gradients (updateFunction), then
+  /// others with the attribute `every`, as they stand in the text.
+  std::vector<const Item*> due(int64_t step) const;
   int64_t stepsPerUpdate() const;
+  /// From one call of this function to the next, in steps.
+  int64_t stepsPerCall(const Item& func) const;
   /// Whether a call of the train function itself updates anything.
   bool learns() const { return hasUpdate(trained_ ? *trained_ : *module_, options_.trainFunction); }
   /// The optimizer that updates the parameters: "adam", "sgd" or "".
@@ -131,7 +134,8 @@ struct Session::Begun {
   SessionProgram::Callable callable;
   StepResult out;                                   ///< the outputs known before the device is done
   std::vector<std::shared_ptr<PendingCall>> parts;  ///< all parts of the batch but the last
-  std::shared_ptr<PendingCall> call, update;
+  std::shared_ptr<PendingCall> call;
+  std::vector<std::shared_ptr<PendingCall>> due;  ///< functions called behind the step (SessionProgram::due)
 };
 
 /// Waits for the turn, locks the memory that the call may access, and runs the call's body.

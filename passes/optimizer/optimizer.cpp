@@ -95,11 +95,9 @@ static std::string freePrefix(const Module& module, const std::string& prefix) {
 Result<Site> findSite(std::string_view pass, Module& module, const OptimizerOptions& options,
                       const std::string& kind) {
   TG_TRY(Item * train, funcNamed(pass, module, options.func));
-  Site site{pass, train, train, options.match, kind, options.match.empty() ? kind : freePrefix(module, kind)};
-  for (Item* func : module.all(ItemKind::func))
-    if (find(func->attrs, "every")) site.step = func;
-  const auto& ops = site.step->body.ops;
-  if (std::ranges::none_of(ops, [](const auto& op) { return op->code == Opcode::param_grad; }))
+  Site site{pass,          train, &stepFunction(module, *train),
+            options.match, kind,  options.match.empty() ? kind : freePrefix(module, kind)};
+  if (!hasGradients(*site.step))
     return passError(pass, site.step->loc, 2,
                      "@{} has no gradients; run append-grad first, on a loss that depends on parameters",
                      site.step->name);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -143,6 +144,39 @@ HostArray halfOf(const HostArray& whole, int axis, int part) {
   HostArray out = HostArray::zeros(type);
   for (int64_t i = 0; i < out.elements(); ++i) out.set(i, whole.at((i / run * 2 + part) * run + i % run));
   return out;
+}
+
+TEST(MeanOfParts, ResultsBesideTheLossAreNumbers) {
+  for (const auto& [result, type, refused] :
+       std::initializer_list<std::tuple<const char*, const char*, const char*>>{
+           {"share", "tensor<f32>", ""},
+           {"w", "tensor<6x5xf32>", ""},
+           {"each", "tensor<4xf32>", "%each is a result, which would be of the last part alone"},
+           {"count", "tensor<i32>", "%count is a result, which would be of the last part alone"}}) {
+    SCOPED_TRACE(result);
+    const auto module = parse(fmt::format(R"(
+module @m {{
+  param @w : tensor<6x5xf32>
+  func @train(%x: tensor<4x6xf32> {{batch = 0}}) -> (loss: tensor<f32>, more: {1}) {{
+    %w = tg.param @w : tensor<6x5xf32>
+    %z = tg.matmul %x, %w : tensor<4x5xf32>
+    %each = tg.mean %z {{axes = [1]}} : tensor<4xf32>
+    %loss = tg.mean %each {{axes = [0]}} : tensor<f32>
+    %zero = tg.constant 0.0 : tensor<f32>
+    %above = tg.greater %each, %zero : tensor<4xi1>
+    %ones = tg.cast %above : tensor<4xf32>
+    %share = tg.mean %ones {{axes = [0]}} : tensor<f32>
+    %numbers = tg.cast %above : tensor<4xi32>
+    %count = tg.sum %numbers {{axes = [0]}} : tensor<i32>
+    return %loss, %{0} : tensor<f32>, {1}
+  }}
+}})",
+                                          result, type),
+                              "results.tgir");
+    ASSERT_TRUE(module) << module.error().str();
+    const auto can = checkMeanOfParts(*(*module)->func("train"));
+    EXPECT_EQ(can ? "" : can.error().message(), refused);
+  }
 }
 
 TEST(MeanOfParts, IsSaidWhereItHolds) {

@@ -329,5 +329,67 @@ TEST_F(SessionTest, applyIsCalledAfterEachNthStep) {
   }
 }
 
+constexpr const char* kAveraging = R"(
+module @averaging attributes {train_pipeline = "append-grad,append-sgd{lr=linear(1.0, 0.0, 10)}"} {
+  param @w : tensor<f32> {init = ones}
+  state @mean : tensor<f32> {init = constant(0)}
+  state @calls : tensor<f32> {init = constant(0)}
+  func @train(%x: tensor<f32>) -> (loss: tensor<f32>) {
+    %w = tg.param @w : tensor<f32>
+    %loss = tg.mul %w, %x : tensor<f32>
+    return %loss : tensor<f32>
+  }
+  func @average() -> (mean: tensor<f32>) attributes {every = 3} {
+    %w = tg.param @w : tensor<f32>
+    %half = tg.constant 0.5 : tensor<f32>
+    %m = tg.mul %w, %half : tensor<f32>
+    tg.update @mean, %m
+    return %m : tensor<f32>
+  }
+  func @count() -> (calls: tensor<f32>) attributes {every = 2} {
+    %c = tg.state @calls : tensor<f32>
+    %one = tg.constant 1.0 : tensor<f32>
+    %next = tg.add %c, %one : tensor<f32>
+    tg.update @calls, %next
+    return %next : tensor<f32>
+  }
+}
+)";
+
+TEST_F(SessionTest, eachFunctionWithEveryIsCalledInItsSteps) {
+  for (const std::string accumulate : {"", "{accumulate=2}"})
+    for (const bool onDevice : {true, false}) {
+      SCOPED_TRACE(accumulate + (onDevice ? " device" : " interpreter"));
+      SessionOptions choices = onDevice ? options() : interpOptions();
+      choices.trainPipeline = "append-grad" + accumulate + ",append-sgd{lr=linear(1.0, 0.0, 10)}";
+      auto module = parse(kAveraging, "averaging.tgir");
+      ASSERT_TRUE(module) << module.error().str();
+      auto session = open(*std::move(module), choices);
+      ASSERT_TRUE(session);
+      const int64_t perUpdate = accumulate.empty() ? 1 : 2;
+      double w = 1;
+      for (int64_t step = 1; step <= 7; ++step) {
+        auto done = session->step({{"x", ramp({}, 1, 0)}});
+        ASSERT_TRUE(done) << done.error().str();
+        const bool updates = step % perUpdate == 0;
+        EXPECT_EQ(done->applied, updates) << step;
+        // The schedule counts updates, whatever else is called between steps.
+        const double rate = 1 - 0.1 * static_cast<double>(step / perUpdate);
+        if (updates) {
+          EXPECT_NEAR(done->learningRate, rate, 1e-12) << step;
+          w -= rate;
+        }
+        ASSERT_EQ(done->result("mean") != nullptr, step % 3 == 0) << step;
+        if (step % 3 == 0) {
+          EXPECT_NEAR(done->result("mean")->at(0), w / 2, 1e-5) << step;  // behind the update
+        }
+        ASSERT_EQ(done->result("calls") != nullptr, step % 2 == 0) << step;
+        if (step % 2 == 0) {
+          EXPECT_EQ(done->result("calls")->at(0), static_cast<double>(step) / 2);
+        }
+      }
+    }
+}
+
 }  // namespace
 }  // namespace tg

@@ -13,6 +13,7 @@
 #include "ir/collective.h"
 #include "ir/dims.h"
 #include "ir/text.h"
+#include "runtime/compile.h"
 #include "runtime/train/run_dir.h"
 
 namespace tg {
@@ -48,9 +49,8 @@ bool isDataParallel(const Module& module) {
 }
 
 int64_t callsPerUpdate(const Module& module) {
-  for (const Item* func : module.all(ItemKind::func))
-    if (const Attr* every = find(func->attrs, "every")) return every->integer;
-  return 1;
+  const Item* update = updateFunction(module);
+  return update ? find(update->attrs, "every")->integer : 1;
 }
 
 Result<RankShare> shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags,
