@@ -350,7 +350,8 @@ class Resizing {
 
   /// The axis of a reshape's result that holds `axis` of its operand: the one with the same number of elements behind each
   /// index of the named axis. With an extent of 1 several may fit: [1, 8, 16] as [1, 8, 2, 8] may have its rows in axis 0 or
-  /// 1. Then a -1 decides for the batch. Else `axis` stays as it is, if there are as many axes like it as before.
+  /// 1. Then a -1 decides for the batch. Else `axis` stays as it is, if there are as many axes like it as before and it holds
+  /// nothing else: [8, 16] as [1, 8, 16] may give the axis back or add one.
   Result<Axis> holderOf(const Op& op, const Resized& source, const Axis& axis) const {
     const std::vector<int64_t> extents = as::reshape(op).shape();
     const Shape &from = source.before.shape, &to = op.result()->type.shape;
@@ -371,7 +372,7 @@ class Resizing {
     if (holders.size() == 1) return holders[0];
     const std::vector<int> before = axesLike(from, from[axis.at], behind),
                            now = axesLike(to, from[axis.at], behind);
-    if (before.size() != now.size()) return notHeld(op);
+    if (before.size() != now.size() || axis.inner > 1) return notHeld(op);
     return Axis{now[static_cast<size_t>(std::ranges::find(before, axis.at) - before.begin())], axis.inner};
   }
 
