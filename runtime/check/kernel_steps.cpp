@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/check/kernel_steps.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -8,6 +9,7 @@
 
 #include "ir/builder.h"
 #include "ir/byte_range.h"
+#include "ir/kernel/exact_sum.h"
 #include "runtime/check/verify_device.h"
 #include "runtime/interp/kernel_interp.h"
 #include "runtime/interp/tolerance.h"
@@ -113,14 +115,37 @@ void dropUntouched(const NdArray& before, NdArray& device, NdArray& exact, NdArr
   }
 }
 
+/// Whether a kernel's parameter holds exact sums: an op of these accesses it.
+bool holdsExactSums(const Value& parameter) {
+  return std::ranges::any_of(parameter.uses, [](const Use& use) {
+    const Opcode code = use.user()->code;
+    return code == Opcode::k_exact_add || code == Opcode::k_exact_load || code == Opcode::k_exact_store;
+  });
+}
+
+/// The values of exact sums, which are given as words.
+NdArray valuesOf(const NdArray& words) {
+  constexpr int64_t kWords = exact_sum::kWords;
+  NdArray out = NdArray::zeros(Type::tensor(DType::f32, {words.type.elements() / kWords}));
+  for (size_t i = 0; i < out.data.size(); ++i) {
+    uint32_t sum[kWords];
+    for (size_t at = 0; at < kWords; ++at)
+      sum[at] = static_cast<uint32_t>(static_cast<int64_t>(words.data[i * kWords + at]));
+    out.data[i] = exact_sum::load(sum);
+  }
+  return out;
+}
+
 /// Compares the buffers that the kernel writes. An operand whose bytes a result takes over changes with it, and is
-/// compared as that result.
+/// compared as that result. Exact sums are compared by value: a term that a device rounds otherwise changes many words.
 void compare(KernelStep& step, std::vector<NdArray> exact, std::vector<NdArray> wide) {
   for (size_t i = 0; i < step.buffers.size(); ++i) {
     StepBuffer& buffer = step.buffers[i];
     if (!buffer.written) continue;
     NdArray device = toNdArray(buffer.device);
     dropUntouched(toNdArray(buffer.before), device, exact[i], wide[i]);
+    if (holdsExactSums(*step.kernel->body.args[i]))
+      for (NdArray* array : {&device, &exact[i], &wide[i]}) *array = valuesOf(*array);
     buffer.close = wholeFunctionClose(device, wide[i], exact[i], kWholeFunctionFloor, &buffer.why);
   }
 }
