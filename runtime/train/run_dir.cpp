@@ -103,27 +103,27 @@ Result<ResolvedWeights> resolveWeights(const std::string& given) {
 
 Result<Weights> openWeights(const ResolvedWeights& weights) {
   TG_TRY(SafetensorsFile file, openSafetensors(weights.file));
-  Weights out;
-  out.tensors = std::move(file.tensors);
+  Weights out{weights.file, weights.file, file.tensors, file.tensors, {}, {}};
   if (auto found = file.metadata.find("tensorgrad.vocabulary"); found != file.metadata.end())
     out.vocabulary = found->second;
+  if (!weights.state) return out;
+  out.step = weights.state->step;
+  out.stateFile = (fs::path(weights.file).parent_path() / kOptimizerFile).string();
+  TG_TRY(SafetensorsFile states, openSafetensors(out.stateFile));
+  out.states = std::move(states.tensors);
   return out;
 }
 
-Result<TensorSource> paramsOf(const ResolvedWeights& weights, const Module& module) {
-  TG_TRY(const Weights file, openWeights(weights));
+Result<TensorSource> paramsOf(const Weights& weights, const Module& module) {
   auto others =
-      someOf(file.tensors, [&](const std::string& name) { return !module.find(ItemKind::state, name); });
+      someOf(weights.tensors, [&](const std::string& name) { return !module.find(ItemKind::state, name); });
   std::vector<std::pair<std::string, Type>> wanted;
   for (const Item* param : module.all(ItemKind::param)) wanted.emplace_back(param->name, param->type);
   return matchTensors(std::move(others), wanted, weights.file);
 }
 
-Result<TensorSource> statesOf(const ResolvedWeights& weights, const Module& module, bool all) {
-  const fs::path beside = fs::path(weights.file).parent_path() / kOptimizerFile;
-  const std::string path = weights.state ? beside.string() : weights.file;
-  TG_TRY(const SafetensorsFile file, openSafetensors(path));
-  TensorSource known = someOf(file.tensors, [&](const std::string& name) {
+Result<TensorSource> statesOf(const Weights& weights, const Module& module, bool all) {
+  TensorSource known = someOf(weights.states, [&](const std::string& name) {
     const Item* state = module.find(ItemKind::state, name);
     return state && !wholeOf(*state);
   });
@@ -133,7 +133,7 @@ Result<TensorSource> statesOf(const ResolvedWeights& weights, const Module& modu
         std::ranges::any_of(known.tensors, [&](const auto& tensor) { return tensor.first == state->name; });
     if (!wholeOf(*state) && (all || isThere)) wanted.emplace_back(state->name, state->type);
   }
-  return matchTensors(std::move(known), wanted, path);
+  return matchTensors(std::move(known), wanted, weights.stateFile);
 }
 
 namespace {

@@ -56,16 +56,19 @@ struct ResolvedWeights {
 /// If a run has no good checkpoint, the error names all damaged ones.
 Result<ResolvedWeights> resolveWeights(const std::string& path);
 
+/// Tensors that are read on demand.
 struct Weights {
-  TensorSource tensors;                   ///< read on demand
+  std::string file, stateFile;            ///< for messages; one file may contain both
+  TensorSource tensors, states;           ///< a file with params, and one with states
+  std::optional<int64_t> step;            ///< of a checkpoint
   std::optional<std::string> vocabulary;  ///< Vocabulary::printable
 };
 Result<Weights> openWeights(const ResolvedWeights& weights);
-/// The params of a module in the file, as given by `matchTensors`. The file may also contain states of the module.
-Result<TensorSource> paramsOf(const ResolvedWeights& weights, const Module& module);
-/// The states of a module, from the checkpoint of the params or from the file itself; `all`: an error if one is missing.
-/// States that each rank has only a part of, such as sharded moments of an optimizer, are left out.
-Result<TensorSource> statesOf(const ResolvedWeights& weights, const Module& module, bool all);
+/// The params of a module, as given by `matchTensors`. The file may also contain states of the module.
+Result<TensorSource> paramsOf(const Weights& weights, const Module& module);
+/// The states of a module; `all`: an error if one is missing. States that each rank has only a part of, such as sharded
+/// moments of an optimizer, are left out.
+Result<TensorSource> statesOf(const Weights& weights, const Module& module, bool all);
 
 /// Keeps a second process out of a run's folder. The system releases the lock when the process ends, even if it
 /// crashes.

@@ -160,7 +160,8 @@ struct Eval : Verb {
       for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
     out.perplexity = hasPerplexity(*source, *out.feed);
     TG_TRY(out.model, openSession(app, std::move(source), runDir));
-    TG_CHECK(withCode(exitDevice, restoreStates(*out.model.session, trained.found)));
+    TG_TRY(const Weights weights, openWeights(trained.found));
+    TG_CHECK(withCode(exitDevice, restoreStates(*out.model.session, weights)));
     out.trained = std::move(trained);
     return exitOk;
   }

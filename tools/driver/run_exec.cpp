@@ -251,6 +251,7 @@ struct Exec : Verb {
     }
 
     model.captures = flags.captures;
+    model.states = true;
     TG_TRY(const OpenModel open, openModel(model, std::move(module), {name}));
     TG_CHECK(checkCaptures(*open.source->func(name), flags));
     TG_TRY(const auto expected, expectedOf(*open.source->func(name), flags));

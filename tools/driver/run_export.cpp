@@ -68,9 +68,10 @@ Result<Source> sourceOf(const ExportFlags& flags) {
 
 /// The module's parameters, checked as in all verbs, and the states that `forward` still has.
 Result<NamedArrays> readWeights(const Source& source, const Module& module, const Module& forward) {
-  TG_TRY(const TensorSource params, paramsOf(source.found, module));
+  TG_TRY(const Weights weights, openWeights(source.found));
+  TG_TRY(const TensorSource params, paramsOf(weights, module));
   TG_TRY(NamedArrays values, readAll(params));
-  TG_TRY(const TensorSource states, statesOf(source.found, forward, /*all=*/true));
+  TG_TRY(const TensorSource states, statesOf(weights, forward, /*all=*/true));
   TG_TRY(NamedArrays more, readAll(states));
   for (auto& state : more) values.push_back(std::move(state));
   return values;

@@ -69,6 +69,7 @@ struct Sample : Verb {
     TG_TRY(const Vocabulary vocabulary, vocabularyOf(model.weights));
     TG_CHECK(checkPrompt(vocabulary, flags.prompt, app.count("--prompt") > 0));
     const std::string name = func->name;
+    model.states = true;
     TG_TRY(const OpenModel open, openModel(model, std::move(module), {name}));
     flags.seed = model.seed;
     TG_CHECK(write(Sampler(*open.session, *open.source->func(name), vocabulary, flags)));

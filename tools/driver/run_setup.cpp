@@ -233,10 +233,10 @@ Result<std::string> tuningOf(const std::string& flag, const Module& module,
   return file;
 }
 
-Result<void> restoreStates(Session& session, const ResolvedWeights& weights) {
+Result<void> restoreStates(Session& session, const Weights& weights) {
   TG_TRY(const TensorSource states, statesOf(weights, *session.module(), /*all=*/false));
   TG_CHECK(session.writeTensors(ItemKind::state, states, {.partial = true}));
-  if (weights.state) TG_CHECK(session.setSteps(weights.state->step));
+  if (weights.step) TG_CHECK(session.setSteps(*weights.step));
   return {};
 }
 
@@ -249,13 +249,15 @@ bool leavePoolOut(const Module& module) {
   return ::setenv("LP_NUM_THREADS", "0", 0) == 0;
 }
 
-Result<void> loadWeights(Session& session, const std::string& path, bool notes) {
-  TG_TRY(ResolvedWeights found, resolveWeights(path));
+Result<void> loadWeights(Session& session, const ModelFlags& flags) {
+  TG_TRY(ResolvedWeights found, resolveWeights(flags.weights));
   for (const std::string& line : found.skipped) fmt::print(stderr, "warning: {}\n", line);
-  if (notes && found.file != path) fmt::print(stderr, "note: parameters of {}\n", found.taken);
-  TG_TRY(const TensorSource matched, paramsOf(found, *session.module()));
+  if (flags.notes && found.file != flags.weights) fmt::print(stderr, "note: parameters of {}\n", found.taken);
+  TG_TRY(const Weights weights, openWeights(found));
+  TG_TRY(const TensorSource matched, paramsOf(weights, *session.module()));
   TG_CHECK(session.writeTensors(ItemKind::param, matched));
-  return restoreStates(session, found);
+  if (flags.states) TG_CHECK(restoreStates(session, weights));
+  return {};
 }
 
 /// The number of bytes that --memory means; "" if it is not given.
@@ -435,7 +437,7 @@ Result<OpenModel> openModel(const ModelFlags& flags, std::unique_ptr<Module> mod
   TG_TRY(out.session, fromDevice(Session::create(std::move(module), options)));
   const SessionInfo info = out.session->info();
   for (const auto& phase : info.milliseconds) out.milliseconds.push_back(phase);
-  if (!flags.weights.empty()) TG_CHECK(loadWeights(*out.session, flags.weights, flags.notes));
+  if (!flags.weights.empty()) TG_CHECK(loadWeights(*out.session, flags));
   return out;
 }
 

@@ -19,7 +19,7 @@
 
 namespace tg {
 
-struct ResolvedWeights;
+struct Weights;
 
 /// The names of the functions that training and evaluation run.
 inline constexpr const char *kTrain = "train", *kEval = "eval";
@@ -80,6 +80,7 @@ struct ModelFlags {
   std::string pipeline;           ///< passes to run first
   std::vector<std::string> dims;  ///< NAME=N: extents of named axes, set before these passes
   std::string weights;            ///< of params: a safetensors file, a checkpoint or a run
+  bool states = false;            ///< also load the states and the step that it has
   std::string emitModule;         ///< where to write the compiled module
   std::string tuning;             ///< a file, or auto
   std::string memory;             ///< most bytes that buffers may take, or auto; "" means no limit
@@ -151,9 +152,9 @@ struct OpenModel {
   double compileMs() const;
 };
 
-/// Writes the states that a checkpoint or a file has, and the step of a checkpoint, so that functions compute what they
-/// would during training.
-Result<void> restoreStates(Session& session, const ResolvedWeights& weights);
+/// Writes the states of a checkpoint or a file, and sets the step of a checkpoint: functions then compute what they would
+/// during training.
+Result<void> restoreStates(Session& session, const Weights& weights);
 
 /// Runs the pipeline of the flags, opens the device, compiles and loads the module. Compiles only the functions in
 /// `entries`, unless the module is to be written.
