@@ -13,11 +13,11 @@
 // Requires: stage(planned).
 // Ensures: functions hold only dispatches, fills, copies, barriers, collectives and, for values that the host reads,
 //   tg.home. There is a barrier exactly where a command reads or writes bytes that an earlier one since the last barrier
-//   wrote, or writes bytes that one read. Equal kernels become one, and so
-//   do those that read other slices of their values (trimReads). The kernel of a tg.custom is made static; before its
-//   dispatch a fill zeroes the results that it only adds to, and a copy initialises an inout that is not in place. If the
-//   target ends loops early and the number of iterations depends on data, the kernel gets one more parameter, a word of
-//   @loops: a fill clears it, and the kernel sets it if a loop was cut.
+//   wrote, or writes bytes that one read. Equal kernels become one, also if they read other slices of their values
+//   (trimReads). The kernel of a tg.custom is made static; before its dispatch a fill zeroes the results that it only adds
+//   to, and a copy initialises an inout that is not in place. If the target ends loops early and the number of iterations
+//   depends on data, the kernel gets one more parameter, a word of @loops: a fill clears it, and the kernel sets it if a
+//   loop was cut.
 // Where: after plan, because ranges are places; before the shader compiler, because kernels are the last form that can be
 //   read and run without a device.
 

@@ -133,15 +133,14 @@ Result<Session::Begun> Session::begin(const std::string& function, Inputs inputs
 
 /// Begins the functions that are due behind this step, such as the update for a group of accumulated gradients.
 Result<void> Session::beginDue(Begun& begun) {
-  const Item* update = updateFunction(*program_->module());
-  begun.out.applied = !update && program_->learns();
+  begun.out.applied = !program_->update() && program_->learns();
   for (const Item* func : program_->due(begun.out.step)) {
     Inputs scalars;
     double rate = 0;
     TG_CHECK(fillHostScalars(*func, begun.out.step, scalars, &rate));
     TG_TRY(std::shared_ptr<PendingCall> call, program_->runner().begin(func->name, scalars, false));
     begun.due.push_back(std::move(call));
-    if (func != update) continue;
+    if (func != program_->update()) continue;
     begun.out.applied = true;
     begun.out.learningRate = rate;
   }

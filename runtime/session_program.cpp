@@ -100,8 +100,7 @@ Result<void> SessionProgram::checkOptions(const Module& module) const {
 }
 
 Result<void> SessionProgram::checkParts() const {
-  const Item* func = updateFunction(*module_);
-  const int64_t every = func ? find(func->attrs, "every")->integer : 1;
+  const int64_t every = update_ ? find(update_->attrs, "every")->integer : 1;
   if (options_.parts >= 1 && every % options_.parts == 0) return {};
   return fail("a step of {} parts needs append-grad{{accumulate={}}} or a multiple of it; the module updates "
               "after {}",
@@ -186,6 +185,10 @@ Result<void> SessionProgram::compile(std::unique_ptr<Module> module) {
     module = std::move(done.module);
   }
   module_ = std::move(module);
+  update_ = updateFunction(*module_);
+  if (update_) repeated_.push_back(update_);
+  for (const Item* func : module_->all(ItemKind::func))
+    if (find(func->attrs, "every") && func != update_) repeated_.push_back(func);
   for (const Item* func : module_->all(ItemKind::func)) addSource(func->name, {written_, trained_, module_});
   return {};
 }
@@ -423,24 +426,18 @@ bool SessionProgram::hasHostScalar(std::string_view role) const {
 }
 
 std::vector<const Item*> SessionProgram::due(int64_t step) const {
-  const Item* update = updateFunction(*module_);
   std::vector<const Item*> funcs;
-  if (update && step % stepsPerUpdate() == 0) funcs.push_back(update);
-  for (const Item* func : module_->all(ItemKind::func))
-    if (find(func->attrs, "every") && func != update && step % stepsPerCall(*func) == 0)
-      funcs.push_back(func);
+  std::ranges::copy_if(repeated_, std::back_inserter(funcs),
+                       [&](const Item* func) { return step % stepsPerCall(*func) == 0; });
   return funcs;
 }
 
+int64_t SessionProgram::stepsPerUpdate() const { return update_ ? stepsPerCall(*update_) : 1; }
+
 int64_t SessionProgram::stepsPerCall(const Item& func) const {
   const Attr* every = find(func.attrs, "every");
-  const Item* update = updateFunction(*module_);
-  return every && (!update || update->name != func.name) ? every->integer : stepsPerUpdate();
-}
-
-int64_t SessionProgram::stepsPerUpdate() const {
-  const Item* func = updateFunction(*module_);
-  return func ? find(func->attrs, "every")->integer / options_.parts : 1;
+  if (!every) return stepsPerUpdate();
+  return every->integer / (update_ && func.name == update_->name ? options_.parts : 1);
 }
 
 std::string SessionProgram::optimizer() const {

@@ -47,8 +47,9 @@ class SessionProgram {
   Result<std::unique_ptr<Module>> moduleAt(Stage stage) const;
   /// Whether any function has a host scalar of this role.
   bool hasHostScalar(std::string_view role) const;
-  /// The functions that are due behind this step: first the one that applies accumulated gradients (updateFunction), then
-  /// others with the attribute `every`, as they stand in the text.
+  /// The function that applies accumulated gradients (updateFunction), or null.
+  const Item* update() const { return update_; }
+  /// The functions with the attribute `every` that are due behind this step: first the update, then others in text order.
   std::vector<const Item*> due(int64_t step) const;
   int64_t stepsPerUpdate() const;
   /// From one call of this function to the next, in steps.
@@ -118,6 +119,8 @@ class SessionProgram {
   BorrowedBuffers windows_;
   ParamBuffers borrowed_;
   std::shared_ptr<const Module> written_, trained_, module_;
+  const Item* update_ = nullptr;
+  std::vector<const Item*> repeated_;  ///< functions with `every`, the update first
   std::map<std::string, Source> sources_;
   std::map<VariantId, Variant> variants_;
   std::unique_ptr<Runner> runner_;
