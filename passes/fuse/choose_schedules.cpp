@@ -22,6 +22,7 @@
 #include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/attention_parts.h"
+#include "ir/builder.h"
 #include "ir/op_bytes.h"
 #include "ir/parser.h"
 #include "ir/schedule.h"
@@ -32,7 +33,18 @@
 
 namespace tg {
 
-std::string tuningKey(const Op& fused) { return "r" + textHash(regionKey(fused)); }
+std::string tuningKey(const Op& fused) {
+  std::unordered_map<const Value*, Value*> none;
+  const std::unique_ptr<Op> copy = cloneOp(fused, none);
+  for (Op* op : copy->regions[0]->ops) {
+    if (op->code != Opcode::slice) continue;
+    std::vector<int64_t> starts = as::slice(*op).starts(), limits = as::slice(*op).limits();
+    for (size_t axis = 0; axis + 1 < starts.size(); ++axis) limits[axis] -= std::exchange(starts[axis], 0);
+    op->setAttr("starts", Attr::ints(starts));
+    op->setAttr("limits", Attr::ints(limits));
+  }
+  return "r" + textHash(regionKey(*copy));
+}
 
 Result<AttrList> readTuning(const std::string& path) {
   if (path.empty()) return AttrList{};

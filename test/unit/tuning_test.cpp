@@ -84,6 +84,35 @@ TEST_F(Tuning, EqualRegionsShareAKeyAndOthersDoNot) {
   EXPECT_EQ(first, tuningKey(*other)) << "the schedule is what is looked up";
 }
 
+TEST_F(Tuning, SlicesAlongOtherAxesThanTheLastShareAKey) {
+  auto parsed = parse(R"(
+module @m {
+  func @f(%x: tensor<4x8x16xf32>) -> (a: tensor<4x2x16xf32>, b: tensor<4x2x16xf32>, c: tensor<4x3x16xf32>, d: tensor<4x8x8xf32>, e: tensor<4x8x8xf32>) {
+    %sa = tg.slice %x {starts = [0, 1, 0], limits = [4, 3, 16]} : tensor<4x2x16xf32>
+    %a = tg.exp %sa : tensor<4x2x16xf32>
+    %sb = tg.slice %x {starts = [0, 5, 0], limits = [4, 7, 16]} : tensor<4x2x16xf32>
+    %b = tg.exp %sb : tensor<4x2x16xf32>
+    %sc = tg.slice %x {starts = [0, 1, 0], limits = [4, 4, 16]} : tensor<4x3x16xf32>
+    %c = tg.exp %sc : tensor<4x3x16xf32>
+    %sd = tg.slice %x {starts = [0, 0, 0], limits = [4, 8, 8]} : tensor<4x8x8xf32>
+    %d = tg.exp %sd : tensor<4x8x8xf32>
+    %se = tg.slice %x {starts = [0, 0, 8], limits = [4, 8, 16]} : tensor<4x8x8xf32>
+    %e = tg.exp %se : tensor<4x8x8xf32>
+    return %a, %b, %c, %d, %e : tensor<4x2x16xf32>, tensor<4x2x16xf32>, tensor<4x3x16xf32>, tensor<4x8x8xf32>, tensor<4x8x8xf32>
+  }
+})",
+                      "slices.tgir");
+  ASSERT_TRUE(parsed) << parsed.error().str();
+  Fused slices{*std::move(parsed), {}};
+  const auto passes = PassManager::parse("set-target{target=lavapipe},form-regions");
+  ASSERT_TRUE(passes && passes->run(slices.module));
+  std::vector<std::string> keys;
+  for (const char* result : {"a", "b", "c", "d", "e"}) keys.push_back(tuningKey(slices.region(result)));
+  EXPECT_EQ(keys[0], keys[1]);
+  EXPECT_NE(keys[0], keys[2]);
+  EXPECT_NE(keys[3], keys[4]);
+}
+
 TEST_F(Tuning, TextReadsBackAsItWas) {
   const AttrList table = {{"rb", schedule("row{lanes = 1, vec = 4, workgroup = 8}")},
                           {"ra", schedule("matmul{tile = [4, 4], shared = [32, 32, 16], slices = 2}")}};
