@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "ir/builder.h"
 #include "ir/kernel/index_analysis.h"
@@ -32,24 +34,29 @@ std::vector<Op*> loadsOf(const Value& parameter) {
   return loads;
 }
 
-/// Subtracts `first` from the index of a load, to which a number that is no less was added.
-void moveIndex(Op& load, int64_t first) {
+/// Sums that were made, by the sum in whose place they stand and what they add.
+using Sums = std::map<std::pair<const Op*, int64_t>, Value*>;
+
+/// Subtracts `first` from the index of a load, to which a number that is no less was added. The old sum may have other users.
+void moveIndex(Op& load, int64_t first, Builder& build, Sums& sums) {
   Operand& index = indexOf(load);
   const int64_t rest = addedLast(index) - first;
   if (index.isLiteral()) {
     index = Operand::literal(rest);
     return;
   }
-  Op& sum = *index.value->def;
+  Op& old = *index.value->def;
   if (rest == 0) {
-    index = sum.operands[0];
+    index = old.operands[0];
     return;
   }
-  Builder build(*load.list());
-  build.setBefore(&load).setLoc(sum.loc).setHint(index.value->name);
-  index = Operand::of(
-      build.create(Opcode::k_add, {sum.operands[0], Operand::literal(rest)}, {}, {index.value->type})
-          ->result());
+  Value*& made = sums[{&old, rest}];
+  if (!made) {
+    build.setEnd(*old.list()).setBefore(old.next()).setLoc(old.loc).setHint(index.value->name);
+    made = build.create(Opcode::k_add, {old.operands[0], Operand::literal(rest)}, {}, {index.value->type})
+               ->result();
+  }
+  index = Operand::of(made);
 }
 
 struct Trim {
@@ -84,8 +91,10 @@ std::vector<int64_t> trimReads(Item& kernel, int64_t alignment) {
     bytes[static_cast<size_t>(&parameter - kernel.body.args.data())] = trim.first * element;
     trims.push_back(std::move(trim));
   }
+  Builder build(kernel.body);
+  Sums sums;
   for (const Trim& trim : trims) {  // behind the analysis, which needs the kernel as it was
-    for (Op* load : trim.loads) moveIndex(*load, trim.first);
+    for (Op* load : trim.loads) moveIndex(*load, trim.first, build, sums);
     trim.parameter->type.shape = {trim.last - trim.first + 1};
   }
   if (!trims.empty()) eraseUnread(kernel.body.ops);

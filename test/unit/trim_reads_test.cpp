@@ -37,6 +37,10 @@ const Reads kReads[] = {
      "%a = %i + 12 : u32\n %c = %i < 3 : bool\n %r = tgk.if %c : u32 {\n %p = tgk.load %x[%a] : u32\n"
      "tgk.yield %p : u32\n } else {\n tgk.yield 5 : u32\n }",
      12, 3},
+    {"loads of one sum, which something else uses too",
+     "%a = %i + 14 : u32\n %p = tgk.load %x[%a] : u32\n %q = tgk.load %x[%a] : u32\n %s = %p + %q : u32\n"
+     "%r = %s + %a : u32",
+     12, 10},
     {"no constant", "%r = tgk.load %x[%i] : u32", 0, kElements},
     {"a constant below the alignment", "%a = %i + 3 : u32\n %r = tgk.load %x[%a] : u32", 0, kElements},
     {"an index that depends on data",
@@ -75,6 +79,28 @@ TEST(TrimReads, CutsOffWhatIsNotRead) {
     run(kernel, after);
     EXPECT_EQ(valuesOf<uint32_t>(after[2]), valuesOf<uint32_t>(before[2]));
   }
+}
+
+/// Two buffers share their sums: each begins elsewhere.
+TEST(TrimReads, NamesNewSums) {
+  const auto module = kernels(R"(
+  kernel @k(%x: buf<40xu32, in>, %z: buf<40xu32, in>, %o: buf<8xu32, out>) workgroup(8) grid(1) {
+    %i = tgk.local_id 0 : u32
+    %a = %i + 8 : u32
+    %b = %i + 20 : u32
+    %p = tgk.load %x[%a] : u32
+    %q = tgk.load %x[%b] : u32
+    %u = tgk.load %z[%b] : u32
+    %v = tgk.load %z[%i] : u32
+    %s = %p + %q : u32
+    %t = %u + %v : u32
+    %r = %s * %t : u32
+    tgk.store %r, %o[%i]
+  })");
+  ASSERT_TRUE(module);
+  Item& kernel = *module->find(ItemKind::kernel, "k");
+  EXPECT_EQ(trimReads(kernel, 16), (std::vector<int64_t>{32, 0, 0}));
+  verified(*module);
 }
 
 TEST(TrimReads, LeavesWhatIsWritten) {
