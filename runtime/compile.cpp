@@ -77,17 +77,22 @@ bool hasUpdate(const Module& module, const std::string& function) {
                   }));
 }
 
-const Item* updateFunction(const Module& module) {
-  auto hasRate = [](const Item* func) {
-    return find(func->attrs, "optimizer") || std::ranges::any_of(func->body.args, [](const auto& arg) {
-             const Attr* host = find(arg->attrs, "host");
-             return host && host->text == "lr";
-           });
-  };
-  const std::vector<Item*> funcs = module.all(ItemKind::func);
-  const bool isNamed = std::ranges::any_of(funcs, hasRate);
-  for (const Item* func : funcs)
-    if (find(func->attrs, "every") && (!isNamed || hasRate(func))) return func;
+/// How surely a function updates parameters: 2 if it names its optimizer, 1 if it takes a rate, else 0.
+static int updateRank(const Item& func) {
+  if (find(func.attrs, "optimizer")) return 2;
+  return std::ranges::any_of(func.body.args, [](const auto& arg) {
+    const Attr* host = find(arg->attrs, "host");
+    return host && host->text == "lr";
+  });
+}
+
+const Item* updateFunction(const Module& module, const std::string& train) {
+  int most = 0;
+  for (const Item* func : module.all(ItemKind::func)) most = std::max(most, updateRank(*func));
+  const Item* own = module.func(train);
+  if (own && most > 0 && updateRank(*own) == most) return nullptr;
+  for (const Item* func : module.all(ItemKind::func))
+    if (find(func->attrs, "every") && updateRank(*func) == most) return func;
   return nullptr;
 }
 

@@ -50,9 +50,10 @@ Result<void> checkLaterOptions(const CompileOptions& options);
 
 /// Whether a function updates a parameter or state. Such a function learns or counts.
 bool hasUpdate(const Module& module, const std::string& function);
-/// The function that applies gradients accumulated over several steps: the first with the attribute `every` that names its
-/// optimizer or takes a rate; if no function of the module does, the first with `every`. Null if each step updates.
-const Item* updateFunction(const Module& module);
+/// The function that applies gradients accumulated over several steps of `train`, null if each step updates: the first with
+/// the attribute `every` that names its optimizer; if no function of the module does, that takes a rate; else the first.
+/// Null if `train` itself names its optimizer, or takes the rate.
+const Item* updateFunction(const Module& module, const std::string& train);
 /// Whether a function already has its gradients: its text names one, or it updates a parameter. Updates of states
 /// alone, such as running moments, are part of the model itself and do not count.
 bool holdsGradients(const Module& module, const Item& func);

@@ -185,7 +185,7 @@ Result<void> SessionProgram::compile(std::unique_ptr<Module> module) {
     module = std::move(done.module);
   }
   module_ = std::move(module);
-  update_ = updateFunction(*module_);
+  update_ = updateFunction(*module_, options_.trainFunction);
   if (update_) repeated_.push_back(update_);
   for (const Item* func : module_->all(ItemKind::func))
     if (find(func->attrs, "every") && func != update_) repeated_.push_back(func);

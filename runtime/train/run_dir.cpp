@@ -122,17 +122,17 @@ Result<TensorSource> paramsOf(const Weights& weights, const Module& module) {
   return matchTensors(std::move(others), wanted, weights.file);
 }
 
-Result<TensorSource> statesOf(const Weights& weights, const Module& module, bool all) {
-  TensorSource known = someOf(weights.states, [&](const std::string& name) {
-    const Item* state = module.find(ItemKind::state, name);
-    return state && !wholeOf(*state);
-  });
+Result<TensorSource> statesOf(const Weights& weights, const std::vector<Item*>& states, bool all) {
   std::vector<std::pair<std::string, Type>> wanted;
-  for (const Item* state : module.all(ItemKind::state)) {
-    const bool isThere =
-        std::ranges::any_of(known.tensors, [&](const auto& tensor) { return tensor.first == state->name; });
-    if (!wholeOf(*state) && (all || isThere)) wanted.emplace_back(state->name, state->type);
-  }
+  auto isThere = [&](const std::string& name) {
+    return std::ranges::any_of(weights.states.tensors,
+                               [&](const auto& tensor) { return tensor.first == name; });
+  };
+  for (const Item* state : states)
+    if (!wholeOf(*state) && (all || isThere(state->name))) wanted.emplace_back(state->name, state->type);
+  TensorSource known = someOf(weights.states, [&](const std::string& name) {
+    return std::ranges::any_of(wanted, [&](const auto& each) { return each.first == name; });
+  });
   return matchTensors(std::move(known), wanted, weights.stateFile);
 }
 

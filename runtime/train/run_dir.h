@@ -66,9 +66,9 @@ struct Weights {
 Result<Weights> openWeights(const ResolvedWeights& weights);
 /// The params of a module, as given by `matchTensors`. The file may also contain states of the module.
 Result<TensorSource> paramsOf(const Weights& weights, const Module& module);
-/// The states of a module; `all`: an error if one is missing. States that each rank has only a part of, such as sharded
+/// These states of a module; `all`: an error if one is missing. States that each rank has only a part of, such as sharded
 /// moments of an optimizer, are left out.
-Result<TensorSource> statesOf(const Weights& weights, const Module& module, bool all);
+Result<TensorSource> statesOf(const Weights& weights, const std::vector<Item*>& states, bool all);
 
 /// Keeps a second process out of a run's folder. The system releases the lock when the process ends, even if it
 /// crashes.

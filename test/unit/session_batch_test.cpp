@@ -346,7 +346,7 @@ module @averaging attributes {train_pipeline = "append-grad,append-sgd{lr=linear
     tg.update @mean, %m
     return %m : tensor<f32>
   }
-  func @count() -> (calls: tensor<f32>) attributes {every = 2} {
+  func @count(%lr: tensor<f32> {host = "lr", schedule = constant(0.5)}) -> (calls: tensor<f32>) attributes {every = 2} {
     %c = tg.state @calls : tensor<f32>
     %one = tg.constant 1.0 : tensor<f32>
     %next = tg.add %c, %one : tensor<f32>

@@ -128,10 +128,11 @@ void addRates(Json& row, const OpenModel& open) {
   row["items_per_second"] = static_cast<double>(items) / seconds;
   const Module& module = *open.session->module();
   if (!module.func(kTrain) || module.stage < Stage::kernel) return;
-  for (const auto& [func, calls] : callsOf(module, open.parts)) {
+  const Item* update = updateFunction(module, kTrain);
+  for (const auto& [func, count] : callsOf(module, open.parts)) {
     const Attr* every = find(func->attrs, "every");
-    const double share = every ? static_cast<double>(open.parts) / static_cast<double>(every->integer)
-                               : static_cast<double>(calls);
+    const double calls = func == update ? static_cast<double>(open.parts) : static_cast<double>(count);
+    const double share = every ? calls / static_cast<double>(every->integer) : calls;
     for (const CommandReport& command : commandReports(module, *func)) {
       flops += command.flops * share;
       bytes += command.bytes * share;

@@ -161,7 +161,7 @@ struct Eval : Verb {
     out.perplexity = hasPerplexity(*source, *out.feed);
     TG_TRY(out.model, openSession(app, std::move(source), runDir));
     TG_TRY(const Weights weights, openWeights(trained.found));
-    TG_CHECK(withCode(exitDevice, restoreStates(*out.model.session, weights)));
+    TG_CHECK(withCode(exitDevice, restoreStates(out.model, weights)));
     out.trained = std::move(trained);
     return exitOk;
   }

@@ -71,7 +71,7 @@ Result<NamedArrays> readWeights(const Source& source, const Module& module, cons
   TG_TRY(const Weights weights, openWeights(source.found));
   TG_TRY(const TensorSource params, paramsOf(weights, module));
   TG_TRY(NamedArrays values, readAll(params));
-  TG_TRY(const TensorSource states, statesOf(weights, forward, /*all=*/true));
+  TG_TRY(const TensorSource states, statesOf(weights, forward.all(ItemKind::state), /*all=*/true));
   TG_TRY(NamedArrays more, readAll(states));
   for (auto& state : more) values.push_back(std::move(state));
   return values;

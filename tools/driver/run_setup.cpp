@@ -7,6 +7,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include <unordered_set>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -233,9 +235,22 @@ Result<std::string> tuningOf(const std::string& flag, const Module& module,
   return file;
 }
 
-Result<void> restoreStates(Session& session, const Weights& weights) {
-  TG_TRY(const TensorSource states, statesOf(weights, *session.module(), /*all=*/false));
-  TG_CHECK(session.writeTensors(ItemKind::state, states, {.partial = true}));
+/// The states that functions of a module read or update. From stage kernel on the text does not say which: all of them.
+static std::vector<Item*> statesUsed(const Module& module) {
+  std::vector<Item*> states = module.all(ItemKind::state);
+  if (module.stage >= Stage::kernel) return states;
+  std::unordered_set<std::string> used;
+  for (const Item* func : module.all(ItemKind::func))
+    for (const Op* op : func->body.ops)
+      if (op->code == Opcode::state || op->code == Opcode::update) used.insert(op->operands[0].text);
+  std::erase_if(states, [&](const Item* state) { return !used.contains(state->name); });
+  return states;
+}
+
+Result<void> restoreStates(const OpenModel& model, const Weights& weights) {
+  Session& session = *model.session;
+  TG_TRY(const TensorSource states, statesOf(weights, statesUsed(*model.source), /*all=*/false));
+  TG_CHECK(session.writeTensors(ItemKind::state, states, {.partial = true, .others = true}));
   if (weights.step) TG_CHECK(session.setSteps(*weights.step));
   return {};
 }
@@ -249,14 +264,14 @@ bool leavePoolOut(const Module& module) {
   return ::setenv("LP_NUM_THREADS", "0", 0) == 0;
 }
 
-Result<void> loadWeights(Session& session, const ModelFlags& flags) {
+Result<void> loadWeights(const OpenModel& model, const ModelFlags& flags) {
   TG_TRY(ResolvedWeights found, resolveWeights(flags.weights));
   for (const std::string& line : found.skipped) fmt::print(stderr, "warning: {}\n", line);
   if (flags.notes && found.file != flags.weights) fmt::print(stderr, "note: parameters of {}\n", found.taken);
   TG_TRY(const Weights weights, openWeights(found));
-  TG_TRY(const TensorSource matched, paramsOf(weights, *session.module()));
-  TG_CHECK(session.writeTensors(ItemKind::param, matched));
-  if (flags.states) TG_CHECK(restoreStates(session, weights));
+  TG_TRY(const TensorSource matched, paramsOf(weights, *model.session->module()));
+  TG_CHECK(model.session->writeTensors(ItemKind::param, matched));
+  if (flags.states) TG_CHECK(restoreStates(model, weights));
   return {};
 }
 
@@ -437,7 +452,7 @@ Result<OpenModel> openModel(const ModelFlags& flags, std::unique_ptr<Module> mod
   TG_TRY(out.session, fromDevice(Session::create(std::move(module), options)));
   const SessionInfo info = out.session->info();
   for (const auto& phase : info.milliseconds) out.milliseconds.push_back(phase);
-  if (!flags.weights.empty()) TG_CHECK(loadWeights(*out.session, flags));
+  if (!flags.weights.empty()) TG_CHECK(loadWeights(out, flags));
   return out;
 }
 

@@ -152,14 +152,14 @@ struct OpenModel {
   double compileMs() const;
 };
 
-/// Writes the states of a checkpoint or a file, and sets the step of a checkpoint: functions then compute what they would
-/// during training.
-Result<void> restoreStates(Session& session, const Weights& weights);
-
 /// Runs the pipeline of the flags, opens the device, compiles and loads the module. Compiles only the functions in
 /// `entries`, unless the module is to be written.
 Result<OpenModel> openModel(const ModelFlags& flags, std::unique_ptr<Module> module,
                             const std::vector<std::string>& entries);
+
+/// Writes the states that the model uses, from a checkpoint or a file, and sets the step of a checkpoint: functions then
+/// compute what they would during training.
+Result<void> restoreStates(const OpenModel& model, const Weights& weights);
 
 /// Reads and verifies the module of the flags, which is a file or the name of a workload of tg-run bench, and sets the
 /// extents of named axes.

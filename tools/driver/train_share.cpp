@@ -49,7 +49,7 @@ bool isDataParallel(const Module& module) {
 }
 
 int64_t callsPerUpdate(const Module& module) {
-  const Item* update = updateFunction(module);
+  const Item* update = updateFunction(module, kTrain);
   return update ? find(update->attrs, "every")->integer : 1;
 }
 
