@@ -59,6 +59,10 @@ void moveIndex(Op& load, int64_t first, Builder& build, Sums& sums) {
   index = Operand::of(made);
 }
 
+/// Most ops of a kernel that is analysed, chosen: kernels of recurrent steps have up to 550, an attention has 1400, which
+/// takes milliseconds and is used in all layers anyway.
+constexpr int kMostTrimmed = 600;
+
 struct Trim {
   Value* parameter;
   std::vector<Op*> loads;
@@ -69,6 +73,9 @@ struct Trim {
 
 std::vector<int64_t> trimReads(Item& kernel, int64_t alignment) {
   std::vector<int64_t> bytes(kernel.body.args.size(), 0);
+  int ops = 0;
+  walk(kernel.body, [&](const Op&) { ++ops; });
+  if (ops > kMostTrimmed) return bytes;
   std::vector<Trim> trims;
   std::optional<IndexAnalysis> analysis;
   for (const auto& parameter : kernel.body.args) {
