@@ -152,7 +152,7 @@ TEST(MeanOfParts, ResultsBesideTheLossAreNumbers) {
            {"share", "tensor<f32>", ""},
            {"w", "tensor<6x5xf32>", ""},
            {"each", "tensor<4xf32>", "%each is a result, which would be of the last part alone"},
-           {"count", "tensor<i32>", "%count is a result, which would be of the last part alone"}}) {
+           {"row", "tensor<1xf32>", "%row is a result, which would be of the last part alone"}}) {
     SCOPED_TRACE(result);
     const auto module = parse(fmt::format(R"(
 module @m {{
@@ -166,8 +166,7 @@ module @m {{
     %above = tg.greater %each, %zero : tensor<4xi1>
     %ones = tg.cast %above : tensor<4xf32>
     %share = tg.mean %ones {{axes = [0]}} : tensor<f32>
-    %numbers = tg.cast %above : tensor<4xi32>
-    %count = tg.sum %numbers {{axes = [0]}} : tensor<i32>
+    %row = tg.reshape %share {{shape = [1]}} : tensor<1xf32>
     return %loss, %{0} : tensor<f32>, {1}
   }}
 }})",
