@@ -114,8 +114,8 @@ int64_t depthOf(const ProductSizes& size) { return divisor(size.inner, {8, 4, 7,
 ///   gradient of kernels, 32 groups of 8 channels, 3x3   [4, 3] 93   [8, 3] 115  [2, 4] 227
 ///   gradient of kernels, depthwise 7x7                  [1, 7] 227  [1, 1] 274
 ///
-/// If there is less than one result for each invocation of a subgroup on each processor, an invocation has one, and loads
-/// more of k at a time: 8 x 64 by 64 x 64 takes 4.1 µs on an H200 with [1, 1] and 32 of k, 5.3 with [1, 4] and 8 of k.
+/// With fewer results than one subgroup on each processor has invocations, each invocation computes one and loads more of k
+/// at a time: on an H200, 8 x 64 by 64 x 64 takes 4.1 µs with [1, 1] and 32 of k, 5.3 with [1, 4] and 8 of k.
 RegisterTile narrowTile(const Op& product, const Target& target) {
   constexpr int64_t kMostSums = 16, kMostRows = 8, kDeep = 32;
   const ProductSizes size = productSizes(product);

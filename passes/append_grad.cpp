@@ -28,7 +28,8 @@
 // kernel, an op that gives integers. tg.stop_gradient states that none is meant. Another remark names the first f16
 // product: without a loss scale, small gradients through it are lost.
 // Ensures: no tg.grad is left. There is one tg.param_grad for each parameter of floats that the pattern names and that the
-//   loss depends on, with zeros in rows that no tg.param reads; others stay as they are in training. Without parameters or @train only tg.grad is expanded.
+//   loss depends on, with zeros in rows that no tg.param reads; others stay as they are in training. Without parameters
+//   or @train only tg.grad is expanded.
 //   Parameters of integers, function results, captures and updates do not change. The gradients of @train are those of
 //   one call, undivided; those of @apply are the means.
 // Where: first, so that all later passes see forward and backward pass as one program.

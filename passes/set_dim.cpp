@@ -350,8 +350,8 @@ class Resizing {
 
   /// The axis of a reshape's result that holds `axis` of its operand: the one with the same number of elements behind each
   /// index of the named axis. With an extent of 1 several may fit: [1, 8, 16] as [1, 8, 2, 8] may have its rows in axis 0 or
-  /// 1. Then a -1 decides for the batch. Else `axis` stays as it is, if there are as many axes like it as before and it holds
-  /// nothing else: [8, 16] as [1, 8, 16] may give the axis back or add one.
+  /// 1. Then a -1 decides for the batch. Else `axis` stays as it is, if there are as many axes like it as before. If it also
+  /// holds another axis, it is an error: [8, 16] as [1, 8, 16] may split off the batch, or add an axis of 1.
   Result<Axis> holderOf(const Op& op, const Resized& source, const Axis& axis) const {
     const std::vector<int64_t> extents = as::reshape(op).shape();
     const Shape &from = source.before.shape, &to = op.result()->type.shape;

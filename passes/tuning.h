@@ -11,9 +11,9 @@
 
 namespace tg {
 
-/// The key of a region in a tuning file: a hash of ir/op_bytes.h, so that equal regions share one. So do regions that take
-/// other slices of a value, except along its last axis, where vectors may lie otherwise: the steps of a recurrent network
-/// are tuned once.
+/// The key of a region in a tuning file: a hash of ir/op_bytes.h, so that equal regions share one. Where a slice begins does
+/// not count, except along the last axis, since that may change how loads are vectorized. So the steps of a recurrent
+/// network are tuned once.
 std::string tuningKey(const Op& fused);
 
 /// Reads a tuning file; "" gives an empty table. Fails if there is no such file or it has another format.

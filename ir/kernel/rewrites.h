@@ -54,10 +54,10 @@ void legalize(const Module* module, Item& kernel);
 /// be inlined.
 void clampLoops(Item& kernel, int64_t width);
 
-/// Lets each buffer that a kernel only reads, by one index, begin at the first element that it reads and end behind the last,
-/// where the indices add a constant: `%x[%i + 640]` becomes `%x[%i]`. Kernels that read other slices of a value, such as the
-/// steps of a recurrent network, are then equal. Returns how many bytes each parameter begins later, multiples of
-/// `alignment`. Long kernels stay as they are. The kernel must verify, its calls be inlined.
+/// Shrinks buffers that a kernel only loads from, if all indices add a constant: a buffer then begins at the first element
+/// that is read and ends behind the last, and `%x[%i + 640]` becomes `%x[%i]`. Kernels that read different slices of a value,
+/// such as those of the steps of a recurrent network, become equal. Returns the new offset of each parameter in bytes, a
+/// multiple of `alignment`. Long kernels are not changed. The kernel must verify, its calls be inlined.
 std::vector<int64_t> trimReads(Item& kernel, int64_t alignment);
 
 /// The name of the buffer of words for watched kernels: one word for each dispatch, zero before it runs.

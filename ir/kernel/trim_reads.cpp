@@ -34,10 +34,11 @@ std::vector<Op*> loadsOf(const Value& parameter) {
   return loads;
 }
 
-/// Sums that were made, by the sum in whose place they stand and what they add.
+/// New sums, by the sum that they replace and the number that they add.
 using Sums = std::map<std::pair<const Op*, int64_t>, Value*>;
 
-/// Subtracts `first` from the index of a load, to which a number that is no less was added. The old sum may have other users.
+/// Subtracts `first` from the index of a load, which is a literal or a sum with one, neither less than `first`. Other users
+/// keep the old sum.
 void moveIndex(Op& load, int64_t first, Builder& build, Sums& sums) {
   Operand& index = indexOf(load);
   const int64_t rest = addedLast(index) - first;
@@ -59,8 +60,8 @@ void moveIndex(Op& load, int64_t first, Builder& build, Sums& sums) {
   index = Operand::of(made);
 }
 
-/// Most ops of a kernel that is analysed, chosen: kernels of recurrent steps have up to 550, an attention has 1400, which
-/// takes milliseconds and is used in all layers anyway.
+/// Most ops of a kernel whose indices are analysed, chosen: kernels of recurrent steps have up to 550. An attention has
+/// 1400; its analysis takes milliseconds, and layers share its kernel anyway.
 constexpr int kMostTrimmed = 600;
 
 struct Trim {
