@@ -9,7 +9,7 @@
 //
 // The results are computed together, so that what they have in common is computed once. The sums are not needed any more
 // then, and a 16-bit result takes half of their registers. With a patch for each result, patches would be narrower and there
-// would be as many barriers.
+// would be as many barriers. The patch lies in the tile of an operand if that is large enough.
 #include "codegen/fragment_epilogue.h"
 
 #include <utility>
@@ -62,7 +62,7 @@ class FragmentResults {
   const FragmentEpilogue::Operands& operands_;
   const FragmentTile& t_;
   Value* patch_ = nullptr;
-  bool patchIsFull_ = false;  ///< whether invocations may still read from it
+  bool patchIsFull_ = t_.room != nullptr;  ///< whether invocations may still read from it
 };
 
 /// The groups of eight elements that this invocation copies from the patch to memory, for the row of matrices at
@@ -168,11 +168,13 @@ void FragmentResults::drain(size_t slot, int64_t i, int64_t j) {
 /// Operands are loaded ahead of their use to hide the latency: a single 16-bit operand for the whole part, since it
 /// takes half of the registers that the sums do; others for the next row of matrices.
 void FragmentResults::store(const std::vector<KV>& sums) {
-  if (narrowCount(c_.yields) > 0)
-    patch_ = c_.kernel.sharedBuffer(Type::buffer(DType::u32, kLanes,
-                                                 {t_.subgroups * kSide, narrowPatchColumns(t_.patch)},
-                                                 BufMode::shared),
-                                    "patch");
+  if (narrowCount(c_.yields) > 0) {
+    const Shape extents = {t_.subgroups * kSide, narrowPatchColumns(t_.patch)};
+    patchIsFull_ = t_.room != nullptr;
+    patch_ = t_.room;
+    if (!patch_)
+      patch_ = c_.kernel.sharedBuffer(Type::buffer(DType::u32, kLanes, extents, BufMode::shared), "patch");
+  }
   FragmentEpilogue epilogue(c_.emitter, p_, factorType(*p_.op));
   const int64_t perRow = t_.warp[1] / t_.patch, count = t_.warp[0] / kSide * perRow;
   const bool few = operands_.size() <= 1 && (operands_.empty() || isNarrow(operands_[0]->type.dtype));

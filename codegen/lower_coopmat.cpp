@@ -47,8 +47,11 @@ class CoopmatProduct {
   /// values.
   struct Stage {
     bool alongK = false;
-    bool copied = false;  ///< memory has the matrices' type, so that words are copied without conversion
-    int64_t block = 0, extent = 0;  ///< along m or n: of the tile, and of the whole operand
+    /// Whether words are copied without conversion, since memory has the matrices' type. The first read decides it, so that
+    /// all steps carry the same values in registers.
+    std::optional<bool> copied;
+    int64_t rows = 0, eights = 0;  ///< see stageExtents
+    int64_t extent = 0;            ///< of the whole operand along m or n
     Index origin;
     std::vector<Value*> halves;  ///< the rounded values; for f32x3 the high halves, then the low ones
   };
@@ -59,10 +62,10 @@ class CoopmatProduct {
   void group(const Index& group);
   /// Allocates an operand's tile in shared memory; `origin` is its first position along m or n.
   void makeStage(int which, const Index& origin);
-  int64_t rowsOf(const Stage& stage) const { return stage.alongK ? stage.block : depth_; }
-  int64_t eights(const Stage& stage) const { return (stage.alongK ? depth_ : stage.block) / kEight; }
-  StagingTasks cells(const Stage& stage) { return {c_, rowsOf(stage) * eights(stage), invocations_, lane_}; }
+  StagingTasks cells(const Stage& stage) { return {c_, stage.rows * stage.eights, invocations_, lane_}; }
   std::pair<Index, Index> rowAndEight(const Stage& stage, const Index& cell);
+  /// The first k of a step.
+  Index stepAt(const KV& step) { return c_.space.scale(c_.space.variable(step, count_), depth_); }
   KV inRange(const Index& index, int64_t extent, Index* inside);
   std::vector<KV> read(int which, const Index& k0, const Index& row, const Index& column);
   std::vector<KV> fetch(const Index& k0);
@@ -127,9 +130,11 @@ Result<void> CoopmatProduct::check() {
   invocations_ = subgroups_ * c_.target.subgroup;
   count_ = (p_.k + depth_ - 1) / depth_;
   for (int which = 0; which < 2; ++which) {
-    stages_[which].alongK = alongK(p_, schedule_, which);
-    stages_[which].block = tile_[static_cast<size_t>(which)];
-    stages_[which].extent = which == 0 ? p_.m : p_.n;
+    Stage& stage = stages_[which];
+    stage.alongK = alongK(p_, schedule_, which);
+    const auto [rows, eights] = stageExtents(p_, schedule_, which);
+    stage.rows = rows, stage.eights = eights;
+    stage.extent = which == 0 ? p_.m : p_.n;
   }
   if (kSide * kSide / kLanes % c_.target.subgroup != 0)
     return failAt(c_.fused.loc, "schedule {} needs subgroups of at most {}, those of target '{}' have {}",
@@ -145,7 +150,7 @@ void CoopmatProduct::makeStage(int which, const Index& origin) {
   Stage& stage = stages_[which];
   stage.origin = origin;
   // A vector of padding behind each row, so that rows start in other banks.
-  Type type = Type::buffer(DType::u32, kLanes, {rowsOf(stage), eights(stage) + 1}, BufMode::shared);
+  Type type = Type::buffer(DType::u32, kLanes, {stage.rows, stage.eights + 1}, BufMode::shared);
   stage.halves = {c_.kernel.sharedBuffer(type, which == 0 ? "tile_a" : "tile_b")};
   if (split_) stage.halves.push_back(c_.kernel.sharedBuffer(type, which == 0 ? "low_a" : "low_b"));
 }
@@ -163,7 +168,7 @@ KV CoopmatProduct::inRange(const Index& index, int64_t extent, Index* inside) {
 
 /// Loads eight neighbouring elements of an operand at a row and (first) column of the stage: as words, or as two
 /// vectors of f32. Behind the operand's end along k they are 0; behind its end along m or n they are arbitrary,
-/// since no result is computed from them.
+/// since no result is computed from them. If other steps copy words and these cannot, the vectors are packed.
 std::vector<KV> CoopmatProduct::read(int which, const Index& k0, const Index& row, const Index& column) {
   Stage& stage = stages_[which];
   const int64_t outerExtent = stage.alongK ? stage.extent : p_.k,
@@ -187,12 +192,13 @@ std::vector<KV> CoopmatProduct::read(int which, const Index& k0, const Index& ro
     const KV hit = inRange(inner, innerExtent, &innerIn);
     innerIn = c_.space.add(innerIn, IndexSpace::lane());
     std::optional<KV> words;
-    if (!split_)
+    if (!split_ && stage.copied.value_or(true))
       words = c_.emitter.words(p_.op->in(which), narrow_, at(innerIn),
                                at(c_.space.add(innerIn, IndexSpace::constant(kLanes))));
-    stage.copied = words.has_value();
-    if (stage.copied) return {where(hit, *words, KernelBuilder::u32(0))};
+    if (!stage.copied) stage.copied = words.has_value();
+    if (words) return {where(hit, *words, KernelBuilder::u32(0))};
   }
+  if (!stage.copied) stage.copied = false;
   std::vector<KV> out;
   for (int64_t first = 0; first < kEight; first += kLanes) {
     std::vector<KV> lanes;
@@ -205,6 +211,7 @@ std::vector<KV> CoopmatProduct::read(int which, const Index& k0, const Index& ro
     }
     out.push_back(c_.kernel.splat(lanes.size() == 1 ? lanes[0] : c_.kernel.vec(lanes), kLanes));
   }
+  if (*stage.copied) return {packedWords(c_.kernel, narrow_, out[0], out[1])};
   return out;
 }
 
@@ -212,7 +219,7 @@ std::vector<KV> CoopmatProduct::read(int which, const Index& k0, const Index& ro
 /// two rows 4 apart, which lie in different banks.
 std::pair<Index, Index> CoopmatProduct::rowAndEight(const Stage& stage, const Index& cell) {
   IndexSpace& space = c_.space;
-  const int64_t count = eights(stage);
+  const int64_t count = stage.eights;
   if (count != 4) return {space.div(cell, count), space.mod(cell, count)};
   Index row =
       space.add(space.scale(space.div(cell, 32), 8), space.scale(space.mod(space.div(cell, 4), 2), 4));
@@ -234,7 +241,7 @@ std::vector<KV> CoopmatProduct::fetch(const Index& k0) {
 /// Stores one cell to a stage: packs it, or copies its words.
 void CoopmatProduct::write(Stage& stage, std::span<const KV> values, const Index& row, const Index& eight) {
   std::vector<KV> at{c_.space.materialize(row), c_.space.materialize(eight)};
-  if (!split_ && !stage.copied)
+  if (!split_ && !*stage.copied)
     return c_.kernel.store(packedWords(c_.kernel, narrow_, values[0], values[1]), stage.halves[0], at);
   for (size_t half = 0; half < stage.halves.size(); ++half)
     c_.kernel.store(values[half], stage.halves[half], at);
@@ -254,7 +261,7 @@ std::vector<KV> CoopmatProduct::halved(std::vector<KV> fetched) {
 void CoopmatProduct::stage(std::span<const KV> fetched) {
   for (Stage& stage : stages_)
     cells(stage).store([&](const Index& cell) {
-      const size_t each = stage.copied ? 1 : 2;
+      const size_t each = *stage.copied ? 1 : 2;
       const auto [row, eight] = rowAndEight(stage, cell);
       write(stage, fetched.first(each), row, eight);
       fetched = fetched.subspan(each);
@@ -318,14 +325,17 @@ void CoopmatProduct::multiplyHalves(const std::vector<KV>& factors, std::vector<
 
 /// Emits the loop over the steps along k. It carries the sums, the first factors of a step, and the next tiles.
 std::vector<KV> CoopmatProduct::sum() {
-  stage(halved(fetch(Index{})));
-  const std::vector<KV> fetched = fetch(IndexSpace::constant(count_ > 1 ? depth_ : 0));
+  // The first two steps have constant numbers, but their indices are computed as those of any step, so that all steps read
+  // operands in the same way.
+  auto first = [&](int64_t step) { return stepAt(KernelBuilder::u32(std::min(step, count_ - 1))); };
+  stage(halved(fetch(first(0))));
+  const std::vector<KV> fetched = fetch(first(1));
   c_.kernel.barrier();
-  const std::vector<KV> first = factors(0);
+  const std::vector<KV> firstFactors = factors(0);
   std::vector<KV> carried;
   for (size_t i = 0; i < tiles(); ++i)
     carried.push_back(c_.kernel.coopmatSplat(0, matrixType(MatrixUse::acc)));
-  carried.insert(carried.end(), first.begin(), first.end());
+  carried.insert(carried.end(), firstFactors.begin(), firstFactors.end());
   carried.insert(carried.end(), fetched.begin(), fetched.end());
   c_.kernel.hint("step");
   c_.kernel.rolled();
@@ -346,8 +356,7 @@ std::vector<KV> CoopmatProduct::sum() {
                        // The last two steps load the last tile again, which nothing reads.
                        KV next = c_.kernel.add(turn, KernelBuilder::u32(2));
                        next = c_.kernel.op(Opcode::k_min, {next, KernelBuilder::u32(count_ - 1)}, DType::u32);
-                       const std::vector<KV> following =
-                           fetch(c_.space.scale(c_.space.variable(next, count_), depth_));
+                       const std::vector<KV> following = fetch(stepAt(next));
                        multiply(these, sums);
                        c_.kernel.barrier();
                        these = factors(0);
@@ -442,13 +451,15 @@ void CoopmatProduct::group(const Index& group) {
   makeStage(0, c_.space.scale(row, tile_[0]));
   makeStage(1, c_.space.scale(column, tile_[1]));
   if (operands_) {
+    const std::optional<int> free = stageForPatches(p_, schedule_);
     const FragmentTile tile{batch_,
                             c_.space.add(stages_[0].origin, warpRow_),
                             c_.space.add(stages_[1].origin, warpColumn_),
                             warp_,
                             patchColumns_,
                             subgroup_,
-                            subgroups_};
+                            subgroups_,
+                            free ? stages_[*free].halves[0] : nullptr};
     return storeFragments(c_, p_, *operands_, tile, sum());
   }
   patch_ = c_.kernel.sharedBuffer(

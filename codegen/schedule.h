@@ -31,6 +31,14 @@ Schedule withSkips(const Op& fused, Schedule schedule);
 Schedule withReads(const Op& fused, const Target& target, Schedule schedule);
 bool readsAreTight(const Op& fused, const Target& target);
 
+/// Extents of a contraction; batch is the product of the leading axes.
+struct ProductSizes {
+  int64_t m, n, inner, batch;
+};
+/// The estimated time of a product by matrix units whose operands have 16 bits in memory, in µs on an H200, without
+/// what each kernel takes beside it.
+double narrowProductTime(const ProductSizes& size, const Target& target);
+
 /// The least rows and columns of a product that is staged in shared memory; smaller ones get register tiles.
 constexpr int64_t kLeastSharedSide = 16;
 

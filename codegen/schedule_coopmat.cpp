@@ -3,6 +3,7 @@
 #include "codegen/schedule_coopmat.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -16,60 +17,61 @@
 namespace tg {
 namespace {
 
-/// A tile of a product by matrix units, in steps along k. Rates are those of 4096 x 4096 x 4096 on an H200
-/// (f16 in memory, f32 sums) with every processor busy, in TFLOP/s; 0 if not measured.
+/// The time of a round of workgroups, one or two on each processor, with k terms: fixed + perTerm * k / 1024, in µs.
+struct RoundTime {
+  double fixed = 0, perTerm = 0;
+  double of(int64_t k) const { return fixed + perTerm * static_cast<double>(k) / 1024; }
+};
+
+constexpr int64_t kSmallSide = 64;
+
+/// A tile of a product by matrix units, in steps along k.
 struct CoopmatTiling {
   int64_t m, n, warpM, warpN;
-  double rate;
-  int64_t resident = 1;     ///< workgroups that run on a processor at a time
-  bool simpleOnly = false;  ///< whether it suits simple regions alone (isSimple)
-  /// Terms of k; more suit only products that give each processor one workgroup at most.
-  int64_t step = kStep;
-  static constexpr int64_t kStep = 32;
+  int64_t step = 32;              ///< terms of k
+  RoundTime alone;                ///< with one workgroup on each processor
+  std::optional<RoundTime> pair;  ///< with two, if two fit
+  bool simpleOnly = false;        ///< whether it suits simple regions alone (isSimple)
   int64_t subgroups() const { return m / warpM * (n / warpN); }
   int64_t groups(const ProductSizes& size) const {
     return size.batch * ((size.m + m - 1) / m) * ((size.n + n - 1) / n);
   }
   int64_t invocations(const Target& target) const { return subgroups() * target.subgroup; }
-  /// Shared memory of both tiles, with padding behind each row, and of patches of the least width.
-  int64_t leastBytes(bool split) const {
-    return (m * (step + kEight) + step * (n + kEight)) * 2 * (split ? 2 : 1) +
-           subgroups() * kSide * (kSide + kPatchPad) * 4;
-  }
-  bool fits(const Target& target, bool split) const {
-    return invocations(target) <= largestGroup(target) &&
-           gives(target, LimitId::sharedBytes, leastBytes(split));
+  /// Whether half of a tile or more lies outside of the product, though smaller ones are there.
+  bool wastes(const ProductSizes& size) const {
+    return (m > kSmallSide && m >= 2 * size.m) || (n > kSmallSide && n >= 2 * size.n);
   }
   CoopmatSchedule schedule() const { return {.tile = {m, n, step}, .warp = {warpM, warpN}}; }
 };
 
-/// If both operands have 16 bits in memory, what is in flight from there takes 24 registers at most. Where a workgroup waits
-/// for its loads and no other runs meanwhile, longer steps are fewer waits: on an H100 64 x 1024 by 1024 x 256 in slices
-/// took 5.8 µs instead of 6.7, 115 products of up to 132 workgroups 0.95 times as long; larger ones take up to 1.3 times.
-/// The smallest tiles are for products that leave most processors idle: on an H200, 64 x 256 by 256 x 1024 took 5.7 µs with
-/// 64 x 64 and 4.9 with 32 x 32, four products of 64 x 256 by 256 x 256 7.6 and 5.7. Their rate is chosen such that one alone
-/// takes 0.7 times as long as 64 x 64.
+/// If both operands have 16 bits in memory, what is in flight from there takes 32 registers at most. A workgroup that is alone
+/// on a processor waits for its loads in each step, so that longer steps are faster even where they need more subgroups.
+///
+/// Times are fitted to 20 products of 512 x 512 x 512 to 4096 x 4096 x 4096 that one H200 computed after each other, from
+/// bf16 to bf16 with either operand transposed and to f32; the mean error is 5 %, and each kernel takes another 4 µs. Those of
+/// the last two were chosen from few measurements: 64 x 256 by 256 x 1024 takes 0.85 of the time of tiles of 64 x 64.
 constexpr CoopmatTiling kNarrowTilings[] = {
-    {128, 256, 64, 64, 348},
-    {192, 192, 96, 48, 330, 1, true},
-    {128, 192, 64, 48, 292},
-    {128, 128, 64, 64, 329, 2},
-    {64, 64, 32, 32, 180, 2},
-    {64, 64, 32, 32, 190, 2, false, 64},
-    {32, 32, 16, 16, 68, 2, false, 64},
+    {128, 256, 64, 64, 32, {4.2, 23.9}, {}},
+    {192, 192, 96, 48, 32, {6, 26}, {}, true},
+    {128, 192, 64, 48, 64, {4.6, 17.2}, {}},
+    {192, 128, 48, 64, 64, {4.6, 17.2}, {}},
+    {128, 128, 64, 32, 64, {3, 13.8}, {}},
+    {128, 128, 64, 64, 32, {4.9, 18.4}, RoundTime{5, 26}},
+    {64, 64, 32, 32, 64, {0.3, 11.5}, RoundTime{1.6, 11}},
+    {64, 64, 32, 32, 32, {1, 14}, RoundTime{1.8, 18}},
+    {32, 32, 16, 16, 64, {0.2, 8}, RoundTime{0.4, 16}},
 };
 /// Other operands are in flight as f32, in twice the registers.
-constexpr CoopmatTiling kLarge = {128, 128, 64, 32, 0}, kSmall = {64, 64, 32, 32, 0};
-/// For f32x3, whose tiles take twice the shared memory.
+constexpr CoopmatTiling kLarge = {128, 128, 64, 32, 32, {}, {}}, kSmall = {64, 64, 32, 32, 32, {}, {}};
+/// For f32x3, whose tiles take twice the shared memory. Times in proportion to the rates of 4096 x 4096 x 4096.
 constexpr CoopmatTiling kSplitTilings[] = {
-    {128, 128, 64, 32, 100},
-    {64, 128, 32, 32, 70},
-    {64, 64, 32, 32, 60, 2},
+    {128, 128, 64, 32, 32, {0, 164}, {}},
+    {64, 128, 32, 32, 32, {0, 117}, {}},
+    {64, 64, 32, 32, 32, {0, 102}, RoundTime{0, 136}},
 };
-/// The time of one workgroup alone on a processor, relative to that of two side by side. Chosen by hand.
-constexpr double kAlone = 0.75;
-/// Up to this much shared memory, an H200 runs two workgroups on a processor.
-constexpr int64_t kTwoGroups = 24576;
+/// Up to this much shared memory, an H200 runs two workgroups on a processor, if their sums fit in its registers: those of
+/// 128 x 128 do.
+constexpr int64_t kTwoGroups = 24576, kSumsOfTwo = 128 * 128;
 
 /// Whether matrix units may compute a product. Not if most of a matrix would be outside, and not on targets that
 /// multiply in registers. These are CPUs, whose drivers expand matrices into scalar code: Mesa 26 takes minutes to
@@ -124,13 +126,13 @@ bool isSimple(const Op& fused) {
   return fused.regions[0]->terminator()->operands.size() == 1 && std::ranges::all_of(ops, isPlain);
 }
 
-/// The estimated time of a product, in one unit for all tilings: processors compute rounds of tiles, and the last
-/// round may leave some processors idle.
+/// The estimated time of a product, in µs on an H200: processors compute rounds of tiles, and the last round may leave some
+/// processors idle.
 double timeOf(const CoopmatTiling& tiling, const ProductSizes& size, const Target& target) {
   const int64_t each = (tiling.groups(size) + target.processors - 1) / target.processors;
-  const int64_t full = each / tiling.resident, rest = each % tiling.resident;
-  const double round = static_cast<double>(tiling.resident * tiling.m * tiling.n) / tiling.rate;
-  return (static_cast<double>(full) + (rest ? kAlone : 0)) * round;
+  const int64_t pairs = tiling.pair ? each / 2 : 0;
+  const double ofPairs = pairs > 0 ? static_cast<double>(pairs) * tiling.pair->of(size.inner) : 0;
+  return ofPairs + static_cast<double>(each - 2 * pairs) * tiling.alone.of(size.inner);
 }
 
 }  // namespace
@@ -145,73 +147,120 @@ int64_t narrowCount(std::span<Value* const> values) {
   return std::ranges::count_if(values, [](const Value* value) { return isNarrow(value->type.dtype); });
 }
 
+std::array<int64_t, 2> stageExtents(const Product& p, const CoopmatSchedule& schedule, int which) {
+  int64_t rows = schedule.tile[static_cast<size_t>(which)], columns = schedule.tile[2];
+  if (!alongK(p, schedule, which)) std::swap(rows, columns);
+  return {rows, columns / kEight};
+}
+
+/// The number of subgroups in a workgroup.
+static int64_t subgroupsOf(const CoopmatSchedule& schedule) {
+  return schedule.tile[0] / schedule.warp[0] * (schedule.tile[1] / schedule.warp[1]);
+}
+
+std::optional<int> stageForPatches(const Product& p, const CoopmatSchedule& schedule) {
+  for (int which = 0; which < 2; ++which) {
+    const auto [rows, eights] = stageExtents(p, schedule, which);
+    if (rows >= subgroupsOf(schedule) * kSide && eights >= schedule.patch / kEight) return which;
+  }
+  return {};
+}
+
 /// Bytes of shared memory for both operands' tiles and the subgroups' patches, whose rows have `patchRow` bytes.
 static int64_t coopmatBytes(const Product& p, const CoopmatSchedule& schedule, int64_t patchRow) {
-  const auto& tile = schedule.tile;
-  const auto& warp = schedule.warp;
-  int64_t sum = tile[0] / warp[0] * (tile[1] / warp[1]) * kSide * patchRow;
+  int64_t sum = subgroupsOf(schedule) * kSide * patchRow;
   for (int which = 0; which < 2; ++which) {
-    int64_t rows = tile[static_cast<size_t>(which)], columns = tile[2];
-    if (!alongK(p, schedule, which)) std::swap(rows, columns);
-    sum += rows * (columns + kEight) * 2 * (isSplit(*p.op) ? 2 : 1);
+    const auto [rows, eights] = stageExtents(p, schedule, which);
+    sum += rows * (eights + 1) * kEight * 2 * (isSplit(*p.op) ? 2 : 1);
   }
   return sum;
 }
 
-/// The tiling with the least estimated time. If rates are not known, the large one if its workgroups fill half the
+namespace {
+
+/// Sets the fields of schedules that depend on the region.
+class Arranger {
+ public:
+  Arranger(const Op& fused, const Target& target)
+      : fused_(fused), limit_(limitOf(target, LimitId::sharedBytes)), region_(plainRegion(fused)),
+        product_(productIn(*region_)) {
+    if (product_.op) operands_ = FragmentEpilogue::operandsOf(fused, *region_, product_, target);
+  }
+
+  /// Sets `turned` and `patch`. False if the kernel would not fit in shared memory.
+  bool arrange(CoopmatSchedule& schedule) const {
+    if (!product_.op) return true;
+    schedule.turned = turnedOperands(fused_, *region_, product_, product_.k);
+    // 16-bit results go through one patch, one after the other; f32 results of matrices in registers need none.
+    if (operands_ && narrowCount(region_->yields) == 0) return coopmatBytes(product_, schedule, 0) <= limit_;
+    // The widest patch that lets two workgroups share a processor, else the widest that fits: wide patches make long
+    // stores and few copies of the epilogue's code.
+    const bool two = schedule.tile[0] * schedule.tile[1] <= kSumsOfTwo;
+    if ((two && fits(schedule, std::min(kTwoGroups, limit_))) || fits(schedule, limit_)) return true;
+    schedule.patch = kSide;
+    return false;
+  }
+
+ private:
+  /// Bytes of a row of a patch, 0 if patches lie in an operand's tile.
+  int64_t patchRow(const CoopmatSchedule& schedule) const {
+    if (!operands_) return (schedule.patch + kPatchPad) * 4;
+    return stageForPatches(product_, schedule) ? 0 : narrowPatchColumns(schedule.patch) * kEight * 2;
+  }
+  /// Sets the widest patch with which the kernel takes at most so many bytes.
+  bool fits(CoopmatSchedule& schedule, int64_t most) const {
+    for (schedule.patch = schedule.warp[1]; schedule.patch >= kSide; schedule.patch -= kSide)
+      if (schedule.warp[1] % schedule.patch == 0 &&
+          coopmatBytes(product_, schedule, patchRow(schedule)) <= most)
+        return true;
+    return false;
+  }
+
+  const Op& fused_;
+  int64_t limit_;
+  std::unique_ptr<PlainRegion> region_;
+  Product product_;
+  std::optional<FragmentEpilogue::Operands> operands_;
+};
+
+}  // namespace
+
+/// The tiling with the least estimated time. If times are not known, the large one if its workgroups fill half the
 /// device, else the small one.
 template <>
 std::optional<CoopmatSchedule> choose(const Op& fused, const Target& target) {
   const Op& product = *contractionOf(fused);
   if (!suitsCoopmat(product, target)) return {};
   const ProductSizes size = productSizes(product);
-  const CoopmatTiling* best = nullptr;
+  const Arranger arranger(fused, target);
   const std::vector<CoopmatTiling> all = tilings(product);
+  std::optional<CoopmatSchedule> best;
+  double least = 0;
   for (const CoopmatTiling& each : all) {
-    if (!each.fits(target, isSplit(product)) || (each.simpleOnly && !isSimple(fused))) continue;
-    if (each.step > each.kStep && (each.groups(size) > target.processors || size.inner <= each.step))
+    CoopmatSchedule schedule = each.schedule();
+    if (each.invocations(target) > largestGroup(target) || (each.simpleOnly && !isSimple(fused)) ||
+        (each.step > kSmall.step && size.inner <= each.step) || each.wastes(size) ||
+        !arranger.arrange(schedule))
       continue;
-    if (each.rate == 0) {
-      const bool busy = each.groups(size) * each.invocations(target) >= target.parallel / 2;
-      if (!best && (busy || &each == &all.back())) best = &each;
-    } else if (!best || timeOf(each, size, target) < timeOf(*best, size, target)) {
-      best = &each;
-    }
+    const bool timed = each.alone.perTerm > 0;
+    const double time = timed ? timeOf(each, size, target) : 0;
+    const bool busy = each.groups(size) * each.invocations(target) >= target.parallel / 2;
+    if (timed ? !best || time < least : !best && (busy || &each == &all.back()))
+      best = each.schedule(), least = time;
   }
-  if (!best) return {};
-  return best->schedule();
+  return best;
+}
+
+double narrowProductTime(const ProductSizes& size, const Target& target) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const CoopmatTiling& each : kNarrowTilings)
+    if (each.invocations(target) <= largestGroup(target) && !each.wastes(size))
+      least = std::min(least, timeOf(each, size, target));
+  return least;
 }
 
 CoopmatSchedule arranged(const Op& fused, const Target& target, CoopmatSchedule schedule) {
-  const std::unique_ptr<PlainRegion> region = plainRegion(fused);
-  const Product p = productIn(*region);
-  if (!p.op) return schedule;
-  schedule.turned = turnedOperands(fused, *region, p, p.k);
-  // 16-bit results go through one patch, one after the other; f32 results of matrices in registers need none.
-  const auto operands = FragmentEpilogue::operandsOf(fused, *region, p, target);
-  if (operands && narrowCount(region->yields) == 0) return schedule;
-  auto patchRow = [&](int64_t columns) {
-    return operands ? narrowPatchColumns(columns) * kEight * 2 : (columns + kPatchPad) * 4;
-  };
-  // The widest patch that lets two workgroups share a processor, else the widest that fits: wide patches make long
-  // stores and few copies of the epilogue's code.
-  auto fits = [&](int64_t most) {
-    for (schedule.patch = schedule.warp[1]; schedule.patch >= kSide; schedule.patch -= kSide)
-      if (schedule.warp[1] % schedule.patch == 0 &&
-          coopmatBytes(p, schedule, patchRow(schedule.patch)) <= most)
-        return true;
-    return false;
-  };
-  const int64_t limit = limitOf(target, LimitId::sharedBytes);
-  if (fits(std::min(kTwoGroups, limit)) || fits(limit)) return schedule;
-  if (isSplit(*p.op))
-    for (const CoopmatTiling& each : kSplitTilings) {
-      const CoopmatSchedule other = each.schedule();
-      if (other.tile[0] > schedule.tile[0]) continue;
-      schedule.tile = other.tile, schedule.warp = other.warp;
-      if (fits(limit)) return schedule;
-    }
-  schedule.patch = kSide;
+  Arranger(fused, target).arrange(schedule);
   return schedule;
 }
 
@@ -219,8 +268,15 @@ std::vector<Schedule> neighbours(const Op& fused, const Target& target, const Co
   std::vector<Schedule> out;
   const Op* product = contractionOf(fused);
   if (!product) return out;
-  for (const CoopmatTiling& each : tilings(*product))
-    if (each.fits(target, isSplit(*product))) out.push_back(each.schedule());
+  std::vector<CoopmatTiling> all = tilings(*product);
+  const ProductSizes size = productSizes(*product);
+  auto time = [&](const CoopmatTiling& tiling) { return timeOf(tiling, size, target); };
+  std::ranges::stable_sort(all, {}, time);
+  const Arranger arranger(fused, target);
+  for (const CoopmatTiling& each : all)
+    if (CoopmatSchedule schedule = each.schedule();
+        each.invocations(target) <= largestGroup(target) && arranger.arrange(schedule))
+      out.push_back(each.schedule());
   if (auto shared = choose<SharedMatmulSchedule>(*product, target)) out.push_back(*shared);
   return out;
 }

@@ -2,6 +2,8 @@
 // What the choice of a coopmat schedule and its lowering share. Private to codegen/.
 #pragma once
 
+#include <array>
+#include <optional>
 #include <span>
 
 #include "codegen/product.h"
@@ -20,5 +22,10 @@ int64_t narrowCount(std::span<Value* const> values);
 DType factorType(const Op& op);
 /// Whether vectors of an operand are loaded along k.
 bool alongK(const Product& p, const CoopmatSchedule& schedule, int which);
+/// Rows of an operand's tile in shared memory, and vectors of eight elements in each, without the one of padding.
+std::array<int64_t, 2> stageExtents(const Product& p, const CoopmatSchedule& schedule, int which);
+/// The operand whose tile has room for the patches of 16-bit results, which are stored once the tiles are no longer read;
+/// nothing if patches need memory of their own.
+std::optional<int> stageForPatches(const Product& p, const CoopmatSchedule& schedule);
 
 }  // namespace tg

@@ -44,10 +44,6 @@ inline int64_t roundUpToPowerOfTwo(int64_t n) {
   return power;
 }
 
-/// Extents of a contraction; batch is the product of the leading axes.
-struct ProductSizes {
-  int64_t m, n, inner, batch;
-};
 inline ProductSizes productSizes(const Op& product) {
   const Shape &shape = product.result()->type.shape, &a = product.in(0)->type.shape;
   int64_t m = shape[shape.rank() - 2], n = shape.back();

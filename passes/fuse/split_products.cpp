@@ -120,7 +120,7 @@ class ProductSplitter {
     if (isSplit(op) && target_.multiplies(DType::f16) && inner > kLongestLoop)
       even(fewestIdle(out, inner, 1, inner, {kHalvedSide, kHalvedSide, kStoreHalvedPiece}));
     else if (readsNarrow(op))
-      even(fewestIdle(out, inner, 1, inner, {kMatrixRows, kMatrixColumns, kStoreMatrixPiece}));
+      even(fastestCount(out, inner));
     else if (target_.matmul == "shared" && !pieces.missing(inner) && !sharesSteps(out, pieces.count))
       even(fewestIdle(out, inner, pieces.count, kMostPieces * pieces.count,
                       {kBlockRows, kBlockColumns, kStorePiece}));
@@ -189,6 +189,20 @@ class ProductSplitter {
     int64_t best = pieces;
     for (int64_t count = pieces + 1; count <= std::min(most, inner / kShortestPiece); ++count)
       if (inner % count == 0 && cost(count) < kWorthwhile * cost(best)) best = count;
+    return best;
+  }
+
+  /// The number of slices with which a product of 16-bit operands and the sum of its slices take the least estimated time.
+  int64_t fastestCount(const Shape& out, int64_t inner) const {
+    const int64_t m = out[out.rank() - 2], n = out.back(), batch = out.elements() / (m * n);
+    auto time = [&](int64_t count) {
+      const double product = narrowProductTime({m, n, inner / count, batch * count}, target_);
+      const double bytes = static_cast<double>(count * out.elements()) * sizeof(float);
+      return product + (count > 1 ? kSumOfPieces + bytes / kSummedBytes : 0);
+    };
+    int64_t best = 1;
+    for (int64_t count = 2; count <= inner / kShortestPiece; ++count)
+      if (inner % count == 0 && time(count) < kWorthwhile * time(best)) best = count;
     return best;
   }
 

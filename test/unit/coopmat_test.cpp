@@ -338,7 +338,10 @@ TEST(CoopmatSchedule, FollowsPrecisionSizeAndTarget) {
     return fused->func("f")->body.ops.front()->attr("schedule").str();
   };
   EXPECT_EQ(narrow(4096, 4096, 4096), "coopmat{tile = [128, 256, 32], warp = [64, 64], patch = 32}");
-  EXPECT_EQ(narrow(8192, 768, 3072), "coopmat{tile = [128, 192, 32], warp = [64, 48], patch = 16}");
+  // 384 tiles of 128 x 128 are three rounds of 128 processors. Larger ones do not fit beside patches of f32 sums.
+  EXPECT_EQ(narrow(8192, 768, 3072), "coopmat{tile = [128, 128, 64], warp = [64, 32], patch = 16}");
+  // One round of large tiles, of which half are empty, or of small ones.
+  EXPECT_EQ(narrow(16384, 64, 128), "coopmat{tile = [64, 64, 64], warp = [32, 32], patch = 16}");
   EXPECT_EQ(narrow(64, 64, 64), "coopmat{tile = [64, 64, 32], warp = [32, 32]}");
   // The weight gradients of a transformer are computed in pieces of the rows, which fill the device.
   Target roomy = *targetByName("gpu-coopmat");
@@ -352,9 +355,9 @@ TEST(CoopmatSchedule, FollowsPrecisionSizeAndTarget) {
               fmt::format("fuse{{target={}}}", file.path()));
     return fused->func("f")->body.ops.front()->result()->type.str();
   };
-  EXPECT_EQ(pieces(768, 3072, 8192), "tensor<4x768x3072xf32>");
-  EXPECT_EQ(pieces(768, 768, 8192), "tensor<4x768x768xf32>");
-  EXPECT_EQ(pieces(8192, 768, 50304), "tensor<2x8192x768xf32>");
+  EXPECT_EQ(pieces(768, 3072, 8192), "tensor<2x768x3072xf32>");
+  EXPECT_EQ(pieces(768, 768, 8192), "tensor<8x768x768xf32>");
+  EXPECT_EQ(pieces(8192, 768, 50304), "tensor<8192x768xf32>");
   EXPECT_EQ(pieces(768, 50304, 8192), "tensor<768x50304xf32>");
   Target cpu = *targetByName("gpu-coopmat");
   cpu.matmul = "register";  // whose driver makes scalar code of matrices

@@ -23,10 +23,11 @@ struct ProductCase {
   const char* label;
   int64_t m, n, k;
   DType dtype;
-  const char* behind;          ///< ops behind %y, the product, that end with %r
-  const char* result = "N";    ///< N: the product's type in 16 bits, W: in f32
-  bool fragments = true;       ///< whether matrices suffice
-  const char* also = nullptr;  ///< another result of the same type
+  const char* behind;              ///< ops behind %y, the product, that end with %r
+  const char* result = "N";        ///< N: the product's type in 16 bits, W: in f32
+  bool fragments = true;           ///< whether matrices suffice
+  const char* also = nullptr;      ///< another result of the same type
+  const char* schedule = nullptr;  ///< in place of the one chosen
 };
 
 /// W, N, V and B stand for the types of f32, of 16 bits, of a row, and of conditions.
@@ -64,10 +65,17 @@ TEST_P(FragmentProduct, GivesWhatTensorsGive) {
   target.fragments = "quads";
   const TargetFile file(target);
   auto kernelModule = parse(textOf(c), "product.tgir");
-  auto passes = PassManager::parse(fmt::format("fuse{{target={}}},plan,spirv-emit", file.path()));
-  ASSERT_TRUE(passes) << passes.error().str();
-  auto ran = passes->run(*kernelModule);
-  ASSERT_TRUE(ran) << ran.error().str();
+  auto run = [&](const std::string& pipeline) {
+    auto passes = PassManager::parse(pipeline);
+    ASSERT_TRUE(passes) << passes.error().str();
+    auto ran = passes->run(*kernelModule);
+    ASSERT_TRUE(ran) << ran.error().str();
+  };
+  run(fmt::format("fuse{{target={}}}", file.path()));
+  if (c.schedule)
+    for (Op* op : (*kernelModule)->func("f")->body.ops)
+      if (op->code == Opcode::fused) set(op->attrs, "schedule", *parseAttr(c.schedule));
+  run("plan,spirv-emit");
   const std::string text = print(**kernelModule);
   ASSERT_NE(text.find("tgk.coopmat_mma"), std::string::npos);
   // Sums that go back through shared memory lie there as f32.
@@ -143,6 +151,21 @@ constexpr const char* kReluGrad = R"(    %e = tg.cast %g : W
 constexpr const char* kElu = R"(    %t = tg.elu %y {alpha = 0.5} : W
     %u = tg.leaky_relu %t {slope = 0.1} : W
     %r = tg.cast %u : N)";
+
+/// The tiles of the table. Their patches of 16-bit results lie in the tile of an operand, those of the last one do not.
+INSTANTIATE_TEST_SUITE_P(
+    Tiles, FragmentProduct,
+    ::testing::Values(ProductCase{"long", 144, 272, 136, DType::bf16, kGelu, "N", true, "h",
+                                  "coopmat{tile = [128, 128, 64], warp = [64, 32]}"},
+                      ProductCase{"longWide", 144, 208, 136, DType::f16, kGeluGrad, "N", true, nullptr,
+                                  "coopmat{tile = [128, 192, 64], warp = [64, 48]}"},
+                      ProductCase{"longHigh", 208, 144, 136, DType::bf16, kResidual, "W", true, nullptr,
+                                  "coopmat{tile = [192, 128, 64], warp = [48, 64]}"},
+                      ProductCase{"longHighBias", 208, 144, 136, DType::bf16, kBias, "N", true, nullptr,
+                                  "coopmat{tile = [192, 128, 64], warp = [48, 64]}"},
+                      ProductCase{"ofItsOwn", 144, 272, 72, DType::bf16, kBias, "N", true, nullptr,
+                                  "coopmat{tile = [128, 256, 32], warp = [64, 64], patch = 32}"}),
+    [](const auto& info) { return std::string(info.param.label); });
 
 INSTANTIATE_TEST_SUITE_P(Epilogues, FragmentProduct,
                          ::testing::Values(ProductCase{"cast", 64, 64, 32, DType::f16, kCast},
