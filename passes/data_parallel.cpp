@@ -17,6 +17,10 @@
 //   collective comes directly behind its last value, so that it overlaps with the rest of the backward pass. With
 //   append-grad{accumulate=N} gradients are reduced in @apply, every N-th call, and the loss in each call.
 //
+//   What @train assigns to a state or a parameter, and further results that are float numbers, become means too if they
+//   depend on the rank's rows or random numbers, such as the running mean of a batch norm. States of integers stay each
+//   rank's own, which a remark says.
+//
 //   With shard=optimizer and ranks=N (ZeRO stage 1) each rank gets one of N shards of each gradient, and the optimizer
 //   keeps moments for that shard, updates that shard of the parameter, and gathers the parameter:
 //
@@ -36,6 +40,8 @@
 #include <algorithm>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "ir/builder.h"
@@ -125,7 +131,7 @@ class Bucketing {
       mean = builder_.cast(mean, each->value->type.dtype);
       for (const Reader& reader : each->readers) {
         reader.op->operands[static_cast<size_t>(reader.operand)] = Operand::of(mean);
-        if (reader.op->code != Opcode::param_grad) continue;
+        if (reader.op->code == Opcode::return_) continue;
         if (isSharded(*each)) set(reader.op->attrs, "ranks", Attr::of(shards_));
         if (reader.op == next) next = next->next();
         builder_.setBefore(next);
@@ -165,6 +171,58 @@ class Bucketing {
   std::unordered_map<const Value*, size_t> slots_;  ///< index into values_, before that is sorted
   std::vector<Reduced> values_;
 };
+
+/// The values of a function that differ between ranks: what depends on arguments that the host gives to each rank, and on
+/// states that are each rank's own.
+class OfRank {
+ public:
+  explicit OfRank(const Item& func) {
+    for (const auto& arg : func.body.args) {
+      const Attr* host = find(arg->attrs, "host");
+      if (!host || host->text == "rng") values_.insert(arg.get());
+    }
+    auto known = [&] { return values_.size() + own_.size(); };
+    for (size_t before = 0; std::exchange(before, known()) != known();)
+      for (const Op* op : func.body.ops) visit(*op);
+  }
+  bool contains(const Value* value) const { return values_.contains(value); }
+
+ private:
+  void visit(const Op& op) {
+    const bool reads = op.code == Opcode::state && own_.contains(op.operands[0].text);
+    if (!reads && !anyUse(op, [&](const Value* value) { return contains(value); })) return;
+    for (const auto& result : op.results) values_.insert(result.get());
+    if (op.code == Opcode::update && !isFloat(op.in(at::update::value)->type.dtype))
+      own_.insert(op.operands[0].text);
+  }
+
+  std::unordered_set<const Value*> values_;
+  std::unordered_set<std::string> own_;  ///< states of integers
+};
+
+/// Makes what @train assigns and returns beside the loss the mean over the ranks.
+/// Not sums of gradients, which another function, the optimizer's step, reads and averages.
+void addStates(Item& train, const Item& step, Bucketing& buckets, const PassContext& context) {
+  const OfRank ofRank(train);
+  std::unordered_set<std::string> sums;
+  for (const Op* op : step.body.ops)
+    if (&step != &train && op->code == Opcode::state) sums.insert(op->operands[0].text);
+  for (Op* op : train.body.ops) {
+    if (op->code != Opcode::update || !ofRank.contains(op->in(at::update::value)) ||
+        sums.contains(op->operands[0].text))
+      continue;
+    if (isFloat(op->in(at::update::value)->type.dtype))
+      buckets.add(*op, at::update::value);
+    else
+      context.remark(op->loc,
+                     "@{} is each rank's own, as its new value depends on the rank's inputs; a "
+                     "checkpoint has that of rank 0",
+                     op->operands[0].text);
+  }
+  Op& end = *train.body.terminator();
+  for (int i = 1; i < end.numOperands(); ++i)
+    if (end.in(i)->type.rank() == 0 && ofRank.contains(end.in(i))) buckets.add(end, i);
+}
 
 Result<void> checkFunction(const Item& func, const Item& step) {
   for (Op* op : func.body.ops) {
@@ -208,6 +266,7 @@ Result<void> run_data_parallel(Module& module, const DataParallelOptions& option
       for (Op* op : func->body.ops)
         if (op->code == Opcode::param_grad) buckets.add(*op, at::param_grad::value);
     if (func == train && func->body.terminator()->numOperands() > 0) buckets.add(*func->body.terminator(), 0);
+    if (func == train) addStates(*func, *step, buckets, context);
     const auto [whole, all] = buckets.wholeBytes();
     if (func == step && shards > 1 && whole > 0)
       context.remark(func->loc,

@@ -227,6 +227,7 @@ class PartsCheck {
 
   /// Whether each row of a result depends only on that row of the operands.
   bool keepsApart(const Op& op, int axis) const {
+    if (op.code == Opcode::custom) return false;
     const int rank = op.in(0)->type.rank();
     auto other = [&](std::string_view name) { return normalAxis(op.intAttr(name), rank) != axis; };
     auto fixedFrom = [&](int first) {

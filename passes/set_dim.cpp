@@ -149,8 +149,10 @@ class Resizing {
       if (!source) source = resizedOf(value);
       if (auto it = suspects_.find(value); it != suspects_.end()) suspect = it->second;
     });
-    if (!source && op.code == Opcode::custom && isBatch() && !as::custom(op).batch().empty())
-      return resizeResults(op);
+    if (!source && op.code == Opcode::custom && isBatch() && !as::custom(op).batch().empty()) {
+      TG_CHECK(resizeResults(op));
+      return retype(op, Resized(), suspect);
+    }
     if (!source) return leaveAlone(op, suspect);
     if (suspect && op.results.empty()) return guess(op, suspect);
     TG_CHECK(rewriteAttributes(op, *source));

@@ -213,6 +213,10 @@ class Session {
   uint64_t seed() const { return seed_; }
   /// The number of steps so far, including those that only accumulate gradients.
   int64_t steps() const { return steps_; }
+  /// Calls again the functions that are due behind the last step, such as @apply behind every N-th one, after params and
+  /// states were restored to undo the last `undone` steps. An update is left out if all of its steps were undone. Gives
+  /// whether a function was called.
+  CallResult<bool> repeatDue(int64_t undone);
   /// Sets the step count, 0 to 2^53, for example after states were uploaded.
   CallResult<void> setSteps(int64_t steps);
 
@@ -250,6 +254,7 @@ class Session {
   static Result<StepResult> endOfStep(Begun begun);
   void forgetSteps();
   void countFrom(int64_t step);
+  Result<std::shared_ptr<PendingCall>> beginDue(const Item& func, int64_t step, double* rate);
   Result<void> beginDue(Begun& begun);
   Result<void> checkLoss() const;
   Result<void> replace(std::unique_ptr<Module> module, const ReplaceOptions& options);

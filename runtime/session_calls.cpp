@@ -131,20 +131,38 @@ Result<Session::Begun> Session::begin(const std::string& function, Inputs inputs
   return begun;
 }
 
+/// Begins a function that is due behind a step.
+Result<std::shared_ptr<PendingCall>> Session::beginDue(const Item& func, int64_t step, double* rate) {
+  Inputs scalars;
+  TG_CHECK(fillHostScalars(func, step, scalars, rate));
+  return program_->runner().begin(func.name, scalars, false);
+}
+
 /// Begins the functions that are due behind this step, such as the update for a group of accumulated gradients.
 Result<void> Session::beginDue(Begun& begun) {
   begun.out.applied = !program_->update() && program_->learns();
   for (const Item* func : program_->due(begun.out.step)) {
-    Inputs scalars;
     double rate = 0;
-    TG_CHECK(fillHostScalars(*func, begun.out.step, scalars, &rate));
-    TG_TRY(std::shared_ptr<PendingCall> call, program_->runner().begin(func->name, scalars, false));
-    begun.due.push_back(std::move(call));
+    TG_TRY(begun.due.emplace_back(), beginDue(*func, begun.out.step, &rate));
     if (func != program_->update()) continue;
     begun.out.applied = true;
     begun.out.learningRate = rate;
   }
   return {};
+}
+
+CallResult<bool> Session::repeatDue(int64_t undone) {
+  return serve<bool>([&]() -> Result<bool> {
+    bool called = false;
+    for (const Item* func : program_->due(steps_)) {
+      if (func == program_->update() && undone >= program_->stepsPerUpdate()) continue;
+      double rate = 0;
+      TG_TRY(const std::shared_ptr<PendingCall> call, beginDue(*func, steps_, &rate));
+      TG_CHECK(call->take());
+      called = true;
+    }
+    return called;
+  });
 }
 
 /// The results of a step in parts: means of numbers of f32, such as the loss, and other results of the last part.

@@ -63,7 +63,11 @@ KV Replay::primal(const Operand& operand, DType wanted) {
 
 KV Replay::operand(const Op& op, int index) {
   const Operand& operand = op.operands[static_cast<size_t>(index)];
-  return primal(operand, operand.isLiteral() ? operandType(op, operand).dtype : DType::f32);
+  if (!operand.isLiteral()) return primal(operand.value);
+  // A literal input of a call may be of any type of the func that has it.
+  const DType integer = operand.integer < 0 ? DType::i32 : DType::u32;
+  if (op.code == Opcode::k_call) return primal(operand, operand.isInteger ? integer : DType::f32);
+  return primal(operand, operandType(op, operand).dtype);
 }
 
 std::vector<KV> Replay::indices(const Operand& element) {

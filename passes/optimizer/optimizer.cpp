@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -147,10 +148,14 @@ void remarkPatterns(const Site& site, const Module& module, const OptimizerOptio
 void remarkFrozen(const Site& site, const PassContext& context) {
   constexpr size_t kNamed = 3;
   const auto gradients = gradientsOf(*site.step);
-  auto nameOf = [](const Op* read) { return read->operands[0].text; };
+  auto nameOf = [](const Op* op) { return op->operands[0].text; };
+  std::set<std::string> assigned;
+  for (const Op* op : site.train->body.ops)
+    if (op->code == Opcode::update) assigned.insert(nameOf(op));
   std::vector<const Op*> reads;  // the first of each such parameter
   for (const Op* op : site.train->body.ops) {
-    if (op->code != Opcode::param || gradients.contains(nameOf(op))) continue;
+    if (op->code != Opcode::param || gradients.contains(nameOf(op)) || assigned.contains(nameOf(op)))
+      continue;
     if (std::ranges::find(reads, nameOf(op), nameOf) == reads.end()) reads.push_back(op);
   }
   if (reads.size() > kNamed) {

@@ -68,6 +68,7 @@ Result<std::vector<NdArray>> evalCustom(const Op& op, std::span<const NdArray* c
   const std::vector<CustomParam> params = customParams(*source);
   KernelRunOptions options = context.kernel;
   options.wide = !context.exact;
+  options.complete = true;
   const KernelBytes memory(options.wide);
   std::vector<std::vector<std::byte>> bytes;
   for (size_t index = 0; index < params.size(); ++index)

@@ -43,6 +43,21 @@ void KernelFindings::uninitialised(const Access& access, const Visit& visit, int
   add(*access.op, access.buffer->name, visit, fmt::format("element {} was never written", element));
 }
 
+void KernelFindings::checkWritten(const std::vector<Region>& regions) {
+  for (size_t index = 0; index < regions.size(); ++index) {
+    const Memory& memory = program_.memories[index];
+    const Region& region = regions[index];
+    if (memory.mode != BufMode::out) continue;
+    for (int64_t word = 0; word < memory.words; ++word) {
+      if (!region.shadow->unwritten(region.shadowStart + word * region.cells, 0)) continue;
+      ++counters_.uninitialised;
+      counters_.findings.push_back(fmt::format("no invocation stores element {} of %{}",
+                                               word / memory.buffer->type.lanes, memory.buffer->name));
+      break;
+    }
+  }
+}
+
 void KernelFindings::absentLane(const Op& op, const Visit& visit, uint32_t lane) {
   ++counters_.uninitialised;
   add(op, {}, visit, fmt::format("lane {} of the subgroup has not arrived", lane));

@@ -47,6 +47,8 @@ struct KernelRunOptions {
   bool wide = false;
   /// The module of the kernel, with the funcs that it calls; not needed for a kernel without calls.
   const Module* module = nullptr;
+  /// With `checks`: each element of an `out` buffer must be written.
+  bool complete = false;
 };
 
 /// The errors of a kernel's run. The run goes on until `kMostFindings` are listed.
@@ -56,8 +58,8 @@ struct KernelCounters {
   int64_t outOfRange = 0;     ///< loads that gave 0; stores and atomics that were dropped
   int64_t races = 0;          ///< accesses to an element that another invocation accesses without an order
   int64_t rewrites = 0;       ///< stores to an `out` element that was written before
-  int64_t uninitialised = 0;  ///< reads of shared, local or tape elements that nobody wrote, and shuffles
-                              ///< from a lane that has not arrived
+  int64_t uninitialised = 0;  ///< reads of shared, local or tape elements that nobody wrote, shuffles from a
+                              ///< lane that has not arrived, and `out` buffers that are not `complete`
   std::vector<std::string> findings;  ///< the first of each, as text
 };
 

@@ -282,8 +282,9 @@ template <class Real>
 Result<KernelCounters> KernelMachine<Real>::run() {
   for (int64_t index : ordered(grid_[0] * grid_[1] * grid_[2], options_, random_)) {
     TG_CHECK(group(index));
-    if (memory_.findings().full()) break;
+    if (memory_.findings().full()) return memory_.findings().take();
   }
+  if (options_.complete) memory_.checkWritten();
   return memory_.findings().take();
 }
 

@@ -39,6 +39,8 @@ class KernelFindings {
   void rewrite(const Access& access, const Visit& visit, int64_t element);
   void uninitialised(const Access& access, const Visit& visit, int64_t element);
   void absentLane(const Op& op, const Visit& visit, uint32_t lane);
+  /// At the end: finds elements of `out` buffers that no invocation wrote, one for each buffer.
+  void checkWritten(const std::vector<Region>& regions);
   KernelCounters take() { return std::move(counters_); }
   /// Whether the list is full.
   bool full() const { return counters_.findings.size() >= KernelCounters::kMostFindings; }
@@ -104,6 +106,9 @@ class KernelMemory {
   }
 
   KernelFindings& findings() { return findings_; }
+  void checkWritten() {
+    if (checks_) findings_.checkWritten(regions_);
+  }
 
   /// Begins a workgroup: its shared and local memory hold NaN patterns that no arithmetic produces.
   void startGroup() {

@@ -68,15 +68,17 @@ Result<void> Trainer::prepare() {
   for (const Item* state : module->all(ItemKind::state))
     together_ = together_ || (options_.ranks && wholeOf(*state));
   if (state_.bestValLoss && !std::isfinite(*state_.bestValLoss)) state_.bestValLoss.reset();
-  const TensorSource params = session_.tensors(ItemKind::param);
   sessionFailed_ = true;
-  TG_CHECK(eachPieceOf(params,
-                       [&](size_t tensor, int64_t first, std::span<const std::byte> piece) -> Result<void> {
-                         const auto& [name, type] = params.tensors[tensor];
-                         if (!given_.contains(name) && !notFiniteIn(name, type, first, piece).empty())
-                           given_.insert(name);
-                         return {};
-                       }));
+  for (const ItemKind kind : {ItemKind::param, ItemKind::state}) {
+    const TensorSource source = session_.tensors(kind);
+    TG_CHECK(eachPieceOf(source,
+                         [&](size_t tensor, int64_t first, std::span<const std::byte> piece) -> Result<void> {
+                           const auto& [name, type] = source.tensors[tensor];
+                           if (!given_.contains(name) && !notFiniteIn(name, type, first, piece).empty())
+                             given_.insert(name);
+                           return {};
+                         }));
+  }
   sessionFailed_ = false;
   if (options_.onNan == OnNan::skip) {
     TG_TRY(good_, snapshot());
@@ -95,7 +97,7 @@ TensorSource Trainer::watched(ItemKind kind, TensorSource source, Watch& watch) 
     TG_CHECK(source.piece(tensor, first, piece));
     watch.failed = false;
     const auto& [name, type] = source.tensors[tensor];
-    const bool free = kind == ItemKind::param ? given_.contains(name) : scalesLoss_;
+    const bool free = given_.contains(name) || (kind == ItemKind::state && scalesLoss_);
     const std::string wrong = free ? "" : notFiniteIn(name, type, first, piece);
     if (wrong.empty()) return {};
     watch.found = (kind == ItemKind::param ? "parameter " : "state ") + wrong;
@@ -157,7 +159,8 @@ static std::string alsoLeftOut(int64_t before) {
   return fmt::format(", and the {} steps before it were left out too", before);
 }
 
-/// Restores params and states as the last good step left them.
+/// Restores params and states as the last good step left them. Functions that were due behind the step are called again: the
+/// batch counts in the mean of accumulated gradients with a gradient of 0. If no batch of an update is good, it is left out.
 Result<void> Trainer::leaveOut(const StepResult& step, const std::string& why, TrainObserver& observer) {
   TG_CHECK(session_.uploadParams(good_.params));
   TG_CHECK(session_.uploadStates(good_.states));
@@ -165,6 +168,12 @@ Result<void> Trainer::leaveOut(const StepResult& step, const std::string& why, T
   const std::string data = notFiniteInput(step.step);
   observer.onSkip(step, data.empty() ? why : fmt::format("{}: input {}", why, data));
   state_.withoutUpdate += options_.stride;
+  sessionFailed_ = true;
+  TG_TRY(const bool called, session_.repeatDue(state_.withoutUpdate / options_.stride));
+  if (called) {
+    TG_TRY(good_, snapshot());
+  }
+  sessionFailed_ = false;
   const bool allOfRun = state_.withoutUpdate == state_.step && state_.step >= options_.steps;
   if (state_.withoutUpdate >= kMostLeftOut || allOfRun)
     endAtFault(why + alsoLeftOut(state_.withoutUpdate - options_.stride), state_.step);

@@ -188,7 +188,7 @@ class Trainer {
   TrainSummary summary_;
   std::deque<double> last_;
   Snapshot good_;                 ///< with OnNan::skip: params and states after the last good step
-  std::set<std::string> given_;   ///< params that were not finite before the first step, such as masks
+  std::set<std::string> given_;   ///< params and states that were not finite before the first step, such as masks
   bool together_ = false;         ///< states are sharded: all ranks save together
   bool saveAsked_ = false;        ///< by this rank, for all ranks to save together
   bool scalesLoss_ = false;       ///< the module leaves out updates by gradients that are not finite

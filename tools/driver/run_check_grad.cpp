@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/builder.h"
 #include "ir/text.h"
 #include "passes/pass.h"
 #include "runtime/cache_folder.h"
@@ -25,11 +26,28 @@ struct CheckFlags {
   int samples = 1;
 };
 
-/// A function at one point: its inputs and params. Computes the loss when one param is changed.
+/// The results of tg.stop_gradient in a function.
+std::vector<Value*> stopped(const Item& func) {
+  std::vector<Value*> out;
+  for (const Op* op : func.body.ops)
+    if (op->code == Opcode::stop_gradient && isFloat(op->result()->type.dtype)) out.push_back(op->result());
+  return out;
+}
+
+std::string heldName(size_t index) { return fmt::format("held.{}", index); }
+
+Result<Interpreter> wideInterpreter(const Module& module) {
+  InterpOptions options;
+  options.mode = InterpMode::wide;
+  return Interpreter::create(module, options);
+}
+
+/// A function at one point: its inputs and params. Computes the loss when one param is changed. Gradients do not pass
+/// tg.stop_gradient, so its results keep the values of the point.
 class Check {
  public:
-  Check(const Module& module, Interpreter interpreter, const CheckFlags& flags, uint64_t seed)
-      : module_(module), interpreter_(std::move(interpreter)), flags_(flags), seed_(seed) {}
+  Check(const Module& module, const CheckFlags& flags, uint64_t seed)
+      : module_(module), flags_(flags), seed_(seed) {}
 
   Result<void> setUp();
   /// Compares the derivative along a random direction of a param. Returns "" if they agree.
@@ -42,10 +60,12 @@ class Check {
  private:
   Result<void> setStorage();
   Result<void> setInputs();
+  Result<void> holdStopped();
   Result<double> lossAt(const Item& param, const NdArray& direction, double step);
 
   const Module& module_;
-  Interpreter interpreter_;
+  std::unique_ptr<Module> held_;            ///< in which results of tg.stop_gradient are arguments
+  std::optional<Interpreter> interpreter_;  ///< of held_
   const CheckFlags& flags_;
   uint64_t seed_;
   NamedArrays given_;
@@ -66,17 +86,39 @@ Result<void> Check::setUp() {
                   func->name);
   TG_CHECK(setStorage());
   TG_CHECK(setInputs());
-  TG_TRY(RunResult first, interpreter_.run(flags_.function, inputs_));
+  return holdStopped();
+}
+
+/// Computes gradients and what tg.stop_gradient gives at the point, which become inputs.
+Result<void> Check::holdStopped() {
+  const std::unique_ptr<Module> probe = clone(module_);
+  Item& func = *probe->func(flags_.function);
+  Builder builder(probe.get(), &func);
+  builder.setBefore(func.body.terminator());
+  const std::vector<Value*> values = stopped(func);
+  for (size_t i = 0; i < values.size(); ++i)
+    builder.create(Opcode::capture, {Operand::of(values[i])}, {{"name", Attr::string(heldName(i))}});
+  TG_TRY(Interpreter probing, wideInterpreter(*probe));
+  for (const auto& [name, value] : storage_) TG_CHECK(probing.setStorage(name, value));
+  TG_TRY(RunResult first, probing.run(flags_.function, inputs_));
   grads_ = std::move(first.paramGrads);
+
+  held_ = clone(module_);
+  Item& held = *held_->func(flags_.function);
+  Builder naming(held_.get(), &held);
+  const std::vector<Value*> replaced = stopped(held);
+  for (size_t i = 0; i < replaced.size(); ++i) {
+    Value* arg = held.body.addArg(replaced[i]->type, naming.names().unique("held"));
+    replaced[i]->uses.replaceAll(arg);
+    inputs_[arg->name] = std::move(first.captures.at(heldName(i)));
+  }
+  TG_TRY(interpreter_, wideInterpreter(*held_));
   return {};
 }
 
 Result<void> Check::setStorage() {
   TG_TRY(given_, randomStorage(module_, seed_));
-  for (const auto& [name, value] : given_) {
-    storage_[name] = toNdArray(value);
-    TG_CHECK(interpreter_.setStorage(name, storage_[name]));
-  }
+  for (const auto& [name, value] : given_) storage_[name] = toNdArray(value);
   return {};
 }
 
@@ -103,9 +145,9 @@ Result<double> Check::lossAt(const Item& param, const NdArray& direction, double
     NdArray moved = value;
     if (name == param.name)
       for (size_t i = 0; i < moved.data.size(); ++i) moved.data[i] += step * direction.data[i];
-    TG_CHECK(interpreter_.setStorage(name, moved));
+    TG_CHECK(interpreter_->setStorage(name, moved));
   }
-  TG_TRY(RunResult out, interpreter_.run(flags_.function, inputs_));
+  TG_TRY(RunResult out, interpreter_->run(flags_.function, inputs_));
   return out.results.front().second.data[0];
 }
 
@@ -180,10 +222,7 @@ struct CheckGrad : Verb {
       TG_TRY(device, withCode(exitDevice, vulkan::Device::open({flags.device, false, false, {}})));
     }
     TG_TRY(const std::unique_ptr<Module> module, withGradients(std::move(loaded), model, flags));
-    InterpOptions options;
-    options.mode = InterpMode::wide;
-    TG_TRY(Interpreter interpreter, Interpreter::create(*module, options));
-    Check check(*module, std::move(interpreter), flags, model.seed);
+    Check check(*module, flags, model.seed);
     TG_CHECK(check.setUp());
 
     int checked = 0, wrong = 0;

@@ -247,9 +247,33 @@ static std::vector<Item*> statesUsed(const Module& module) {
   return states;
 }
 
+/// Warns of states that the weights lack and that a function reads without updating them, such as the running mean of a
+/// batch norm in @predict.
+static void warnOfInitialStates(const Module& module, const Weights& weights, const TensorSource& states) {
+  if (module.stage >= Stage::kernel) return;
+  std::vector<std::string> lacking;
+  for (const Item* func : module.all(ItemKind::func)) {
+    std::unordered_set<std::string> updated;
+    for (const Op* op : func->body.ops)
+      if (op->code == Opcode::update) updated.insert(op->operands[0].text);
+    for (const Op* op : func->body.ops) {
+      if (op->code != Opcode::state) continue;
+      const std::string& name = op->operands[0].text;
+      const bool there =
+          std::ranges::any_of(states.tensors, [&](const auto& tensor) { return tensor.first == name; });
+      if (!there && !updated.contains(name)) addOnce(lacking, "@" + name);
+    }
+  }
+  if (!lacking.empty())
+    fmt::print(stderr,
+               "warning: {} has no state {}: {} the initial value; a run or a checkpoint has states\n",
+               weights.file, fmt::join(lacking, ", "), lacking.size() == 1 ? "it has" : "they have");
+}
+
 Result<void> restoreStates(const OpenModel& model, const Weights& weights) {
   Session& session = *model.session;
   TG_TRY(const TensorSource states, statesOf(weights, statesUsed(*model.source), /*all=*/false));
+  warnOfInitialStates(*model.source, weights, states);
   TG_CHECK(session.writeTensors(ItemKind::state, states, {.partial = true, .others = true}));
   if (weights.step) TG_CHECK(session.setSteps(*weights.step));
   return {};
