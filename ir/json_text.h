@@ -5,29 +5,34 @@
 #include <string>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 namespace tg {
+
+/// Members keep their order.
+using Json = nlohmann::ordered_json;
 
 /// The text of an nlohmann JSON value, on one line or indented. Names of files, devices and drivers may contain any
 /// bytes: those that are not UTF-8 are replaced.
-template <class Json>
-std::string jsonText(const Json& json, int indent = -1) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+template <class Tree>
+std::string jsonText(const Tree& json, int indent = -1) {
+  return json.dump(indent, ' ', false, Tree::error_handler_t::replace);
 }
 
 /// The nlohmann JSON value of a text; a discarded one if the text is not JSON, or nests so deeply that copying or
 /// printing the value, which recurse, would exceed the stack.
-template <class Json>
-Json parseJson(std::string_view text) {
+template <class Tree>
+Tree parseJson(std::string_view text) {
   constexpr int kDeepest = 100;
   bool deep = false;
-  Json json = Json::parse(
+  Tree json = Tree::parse(
       text,
-      [&](int depth, auto, const Json&) {
+      [&](int depth, auto, const Tree&) {
         deep = deep || depth > kDeepest;
         return depth <= kDeepest;
       },
       /*allow_exceptions=*/false);
-  return deep ? Json(Json::value_t::discarded) : json;
+  return deep ? Tree(Tree::value_t::discarded) : json;
 }
 
 }  // namespace tg

@@ -14,59 +14,44 @@ Operand Operand::of(Value* value) {
   operand.value = value;
   return operand;
 }
-Operand Operand::symbol(std::string name) {
-  Operand operand;
-  operand.kind = Kind::symbol;
-  operand.text = std::move(name);
-  return operand;
-}
+Operand Operand::symbol(std::string name) { return {.kind = Kind::symbol, .text = std::move(name)}; }
 Operand Operand::literal(int64_t value) {
-  Operand operand;
-  operand.kind = Kind::literal;
-  operand.isInteger = true;
-  operand.integer = value;
-  return operand;
+  return {.kind = Kind::literal, .isInteger = true, .integer = value};
 }
-Operand Operand::literal(double value) {
-  Operand operand;
-  operand.kind = Kind::literal;
-  operand.real = value;
-  return operand;
-}
+Operand Operand::literal(double value) { return {.kind = Kind::literal, .real = value}; }
 Operand Operand::element(Value* buffer, OperandList indices) {
-  Operand operand;
-  operand.kind = Kind::element;
+  Operand operand{.kind = Kind::element, .items = std::move(indices)};
   operand.value = buffer;
-  operand.items = std::move(indices);
   return operand;
 }
 Operand Operand::range(std::string buffer, int64_t offset, int64_t bytes) {
-  Operand operand;
-  operand.kind = Kind::range;
-  operand.text = std::move(buffer);
-  operand.items = {literal(offset), literal(bytes)};
-  return operand;
+  return {.kind = Kind::range, .text = std::move(buffer), .items = {literal(offset), literal(bytes)}};
 }
 Operand Operand::group(const std::vector<Value*>& members) {
-  Operand operand;
-  operand.kind = Kind::group;
+  Operand operand{.kind = Kind::group};
   operand.items.reserve(members.size());
   for (Value* member : members) operand.items.push_back(of(member));
   return operand;
 }
 Operand Operand::binding(Value* target, Operand source) {
-  Operand operand;
-  operand.kind = Kind::binding;
+  Operand operand{.kind = Kind::binding};
   operand.value.define(target);
   operand.items.push_back(std::move(source));
   return operand;
 }
 Operand Operand::keyword(std::string name, OperandList args) {
-  Operand operand;
-  operand.kind = Kind::keyword;
-  operand.text = std::move(name);
-  operand.items = std::move(args);
-  return operand;
+  return {.kind = Kind::keyword, .text = std::move(name), .items = std::move(args)};
+}
+
+std::string_view hostRole(const Value& argument) {
+  const Attr* host = find(argument.attrs, "host");
+  return host ? std::string_view(host->text) : std::string_view();
+}
+
+Value* hostArgument(const Item& func, std::string_view role) {
+  for (const auto& arg : func.body.args)
+    if (hostRole(*arg) == role) return arg.get();
+  return nullptr;
 }
 
 OperandList::OperandList(std::initializer_list<Operand> operands) : operands_(operands) {}

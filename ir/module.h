@@ -105,11 +105,11 @@ struct Operand {
   enum class Kind : uint8_t { value, symbol, element, range, group, binding, literal, keyword };
   Kind kind = Kind::value;
   bool isInteger = false;  ///< literal: written as an integer
-  Use value;               ///< value; element: the buffer; binding: the block argument that it defines
-  std::string text;        ///< symbol, keyword, range: the name
+  Use value{};             ///< value; element: the buffer; binding: the block argument that it defines
+  std::string text{};      ///< symbol, keyword, range: the name
   int64_t integer = 0;     ///< literal
   double real = 0;         ///< literal
-  OperandList items;       ///< element: indices; group: members; binding: the source;
+  OperandList items{};     ///< element: indices; group: members; binding: the source;
                            ///< keyword: arguments; range: literals offset and bytes
 
   static Operand of(Value* value);
@@ -469,6 +469,11 @@ template <class Predicate>
 bool anyOp(const Block& block, Predicate&& holds) {
   return std::ranges::any_of(block.ops, [&](const Op* op) { return holds(*op) || anyInside(*op, holds); });
 }
+
+/// The host scalar that an argument of a function is, such as `lr` or `rng`; "" if the caller gives it.
+std::string_view hostRole(const Value& argument);
+/// The argument of a function that is this host scalar; null if there is none.
+Value* hostArgument(const Item& func, std::string_view role);
 
 /// A deep copy, with names, locations and attributes.
 std::unique_ptr<Module> clone(const Module& module);

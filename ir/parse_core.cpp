@@ -11,6 +11,7 @@
 
 #include "ir/infer.h"
 #include "ir/parser.h"
+#include "ir/text.h"
 
 namespace tg {
 
@@ -163,12 +164,6 @@ ParseCore::splitShape(std::string_view text, std::vector<std::string>* axes) con
   return std::pair{shape, text};
 }
 
-static std::string_view trim(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
 /// The content of a coopmat's angle brackets: `f16, 16x16, A`.
 Result<Type> ParseCore::parseCoopmat(const Loc& loc, std::string_view raw) {
   std::array<std::string_view, 3> parts;
@@ -176,7 +171,7 @@ Result<Type> ParseCore::parseCoopmat(const Loc& loc, std::string_view raw) {
   size_t count = 0;
   for (; count < 3 && !rest.empty(); ++count) {
     size_t comma = rest.find(',');
-    parts[count] = trim(rest.substr(0, comma));
+    parts[count] = trimmed(rest.substr(0, comma));
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
   }
   const std::optional<Type> element = scalarNamed(parts[0]);
@@ -197,7 +192,7 @@ Result<Type> ParseCore::parseCoopmat(const Loc& loc, std::string_view raw) {
 
 /// The rest of a buffer type after `buf<`: `4x?xNxvec4<f32>, in, texel>`.
 Result<Type> ParseCore::parseBuffer(const Loc& loc, std::vector<std::string>* axes) {
-  std::string_view raw = trim(lex_.rawUntil(','));
+  std::string_view raw = trimmed(lex_.rawUntil(','));
   if (const size_t end = raw.find('>');
       end != std::string_view::npos && raw.find('<') == std::string_view::npos)
     return failAt(loc, "'buf<{}>' lacks a mode, as buf<{}, in>", raw.substr(0, end), raw.substr(0, end));
@@ -235,7 +230,7 @@ Result<Type> ParseCore::parseType(std::vector<std::string>* axes) {
   TG_TRY(std::string head, expectWord("a type"));
   if (head == "tensor") {
     TG_CHECK(expect("<"));
-    std::string_view raw = trim(lex_.rawUntil('>'));
+    std::string_view raw = trimmed(lex_.rawUntil('>'));
     auto split = splitShape(raw, nullptr);
     auto dtype = split ? dtypeNamed(split->second) : std::nullopt;
     if (split && !dtype && !split->second.empty())
@@ -261,9 +256,9 @@ Result<Type> ParseCore::parseType(std::vector<std::string>* axes) {
   }
   if (head == "coopmat") {
     TG_CHECK(expect("<"));
-    return parseCoopmat(loc(), trim(lex_.rawUntil('>')));
+    return parseCoopmat(loc(), trimmed(lex_.rawUntil('>')));
   }
-  if (head.starts_with("vec") && accept("<")) head += '<' + std::string(trim(lex_.rawUntil('>'))) + '>';
+  if (head.starts_with("vec") && accept("<")) head += '<' + std::string(trimmed(lex_.rawUntil('>'))) + '>';
   if (auto scalar = scalarNamed(head)) return *scalar;
   const char* way = head == "i1"               ? "; a kernel's conditions are bool"
                     : head.starts_with("vec3") ? "; vectors have 2 or 4 lanes: use three f32, or a vec4"

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
@@ -14,8 +13,6 @@
 
 namespace tg {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// The shipped targets, in the order of the columns of traits.def.
 constexpr std::string_view kShipped[] = {"gpu", "gpu-coopmat", "lavapipe", "vulkan-min"};
@@ -349,6 +346,16 @@ Result<Target> targetFromAttr(const Attr& attr) {
 Result<Target> targetOf(const AttrList& attrs) {
   const Attr* written = find(attrs, "target");
   return written ? targetFromAttr(*written) : Target{};
+}
+
+std::string targetOption(const Target& target) {
+  std::string line;
+  bool indent = false;
+  for (char c : targetToJson(target)) {
+    indent = c == '\n' || (indent && c == ' ');
+    if (!indent) line += c;
+  }
+  return line;
 }
 
 }  // namespace tg

@@ -74,6 +74,8 @@ Result<Target> targetByName(std::string_view name);
 /// members are an error.
 Result<Target> targetFromJson(std::string_view json, std::string_view file);
 std::string targetToJson(const Target& target);
+/// The same on one line, as options of passes take it.
+std::string targetOption(const Target& target);
 /// The form that a module has: `target = {name = "lavapipe", …}`, with every member.
 Attr targetToAttr(const Target& target);
 Result<Target> targetFromAttr(const Attr& attr);

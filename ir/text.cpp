@@ -34,6 +34,12 @@ Result<int64_t> parseBytes(std::string_view text) {
   return fail("'{}' is not a number of bytes: expected one such as 8GiB, 512MiB or 4096", text);
 }
 
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
 std::string sizeText(int64_t bytes) {
   if (bytes >= int64_t{10} << 30) return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
   if (bytes >= int64_t{10} << 20) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));

@@ -20,6 +20,9 @@ inline std::string countText(int64_t count, std::string_view one, std::string_vi
   return count == 1 || !many.empty() ? text : text + 's';
 }
 
+/// A text without the spaces around it.
+std::string_view trimmed(std::string_view text);
+
 /// The texts of all elements, separated by `between`: `listText(func.results, &NamedType::name)` is "loss, y".
 template <class Range, class TextOf>
 std::string listText(Range&& range, TextOf textOf, std::string_view between = ", ") {

@@ -177,10 +177,8 @@ class Bucketing {
 class OfRank {
  public:
   explicit OfRank(const Item& func) {
-    for (const auto& arg : func.body.args) {
-      const Attr* host = find(arg->attrs, "host");
-      if (!host || host->text == "rng") values_.insert(arg.get());
-    }
+    for (const auto& arg : func.body.args)
+      if (hostRole(*arg).empty() || hostRole(*arg) == "rng") values_.insert(arg.get());
     auto known = [&] { return values_.size() + own_.size(); };
     for (size_t before = 0; std::exchange(before, known()) != known();)
       for (const Op* op : func.body.ops) visit(*op);

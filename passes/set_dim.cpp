@@ -296,7 +296,8 @@ class Resizing {
     if (op.code == Opcode::reshape) return rewriteReshape(op, source);
     if (op.code == Opcode::slice) return rewriteSlice(op, source);
     if (op.code == Opcode::broadcast_to) return rewriteBroadcast(op, source);
-    if (op.code == Opcode::custom) return isBatch() ? resizeResults(op) : checkResults(op);
+    if (op.code == Opcode::custom)
+      return isBatch() && !as::custom(op).batch().empty() ? resizeResults(op) : resizeByNames(op);
     return find(op.attrs, "shape") ? Result<void>(writtenShape(op)) : Result<void>();
   }
 
@@ -406,40 +407,46 @@ class Resizing {
     return {};
   }
 
-  /// Whether a custom kernel leaves extents of its results to the call.
-  static bool hasOpenResults(const Item& kernel) {
-    return std::ranges::any_of(kernel.body.args, [](const auto& arg) {
-      return arg->type.mode != BufMode::in &&
-             std::ranges::any_of(arg->type.shape, [](int64_t extent) { return extent == Shape::kDynamic; });
-    });
+  /// Gives a result of a custom kernel another shape.
+  void resize(Value& result, const Shape& shape) {
+    Resized resized{result.type, {}};
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      if (const int64_t before = result.type.shape[axis]; shape[axis] != before)
+        resized.axes.push_back({axis, before / old_});
+    result.type.shape = shape;
+    if (!resized.axes.empty()) resized_[&result] = std::move(resized);
   }
 
-  /// Fails if a kernel leaves extents of results to the call: only the batch is known to be one of them.
-  Result<void> checkResults(const Op& op) const {
+  /// Resizes the results of a custom kernel whose open axes have the names of axes of its inputs.
+  Result<void> resizeByNames(Op& op) {
     const Item& kernel = *customKernel(op, module_);
-    if (!hasOpenResults(kernel)) return {};
-    return dim_.error(op.loc, 5, "the results of @{} have open extents, which may be the {} or not",
-                      kernel.name, dim_.name);
+    const std::vector<std::optional<Shape>> shapes = namedResults(op, kernel);
+    const std::string why =
+        isBatch() ? "; write batch = [0, …], the axis of each that holds the batch, -1 for none, or"
+                  : fmt::format(", which may be the {} or not;", dim_.name);
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      if (!shapes[i])
+        return dim_.error(op.loc, 5,
+                          "the results of @{} have open extents{} name their axes as those of inputs",
+                          kernel.name, why);
+      resize(*op.results[i], *shapes[i]);
+    }
+    return {};
   }
 
   /// Resizes the results of a custom kernel along their batch axes; other extents stay as declared.
   Result<void> resizeResults(Op& op) {
     std::vector<int64_t> axes = as::custom(op).batch();
-    const Item* kernel = customKernel(op, module_);
-    if (axes.empty() && hasOpenResults(*kernel))
-      return dim_.error(op.loc, 5,
-                        "the results of @{} have open extents; write batch = [0, …], the axis of each that "
-                        "holds the batch, -1 for none",
-                        kernel->name);
     for (size_t i = 0; i < axes.size(); ++i) {
       if (axes[i] < 0) continue;
       Value& result = *op.results[i];
-      int64_t& extent = result.type.shape[static_cast<int>(axes[i])];
+      Shape shape = result.type.shape;
+      int64_t& extent = shape[static_cast<int>(axes[i])];
       if (extent % old_ != 0)
         return dim_.error(op.loc, 5, "axis {} of %{} is {}, no multiple of the batch {}", axes[i],
                           result.name, extent, old_);
-      resized_[&result] = {result.type, {{static_cast<int>(axes[i]), extent / old_}}};
       extent = extent / old_ * n_;
+      resize(result, shape);
     }
     return {};
   }

@@ -80,10 +80,7 @@ bool hasUpdate(const Module& module, const std::string& function) {
 /// How surely a function updates parameters: 2 if it names its optimizer, 1 if it takes a rate, else 0.
 static int updateRank(const Item& func) {
   if (find(func.attrs, "optimizer")) return 2;
-  return std::ranges::any_of(func.body.args, [](const auto& arg) {
-    const Attr* host = find(arg->attrs, "host");
-    return host && host->text == "lr";
-  });
+  return hostArgument(func, "lr") ? 1 : 0;
 }
 
 const Item* updateFunction(const Module& module, const std::string& train) {
@@ -110,16 +107,6 @@ std::string ownPipeline(const Module& module, const std::string& function) {
 }
 
 std::string shaderFolder(const std::string& cache) { return cache.empty() ? "" : cache + "/shaders"; }
-
-std::string targetOption(const Target& target) {
-  std::string line;
-  bool indent = false;
-  for (char c : targetToJson(target)) {
-    indent = c == '\n' || (indent && c == ' ');
-    if (!indent) line += c;
-  }
-  return line;
-}
 
 Result<Compiled> compile(std::unique_ptr<Module> module, const Target& target,
                          const CompileOptions& options) {

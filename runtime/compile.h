@@ -64,7 +64,4 @@ std::string ownPipeline(const Module& module, const std::string& function);
 /// The folder for spirv-emit's shaders inside a session's cache folder; "" if `cache` is "".
 std::string shaderFolder(const std::string& cache);
 
-/// The target as one line of JSON, as fuse's option `target` takes it.
-std::string targetOption(const Target& target);
-
 }  // namespace tg

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "codegen/schedule.h"
 #include "ir/json_text.h"
@@ -23,8 +22,6 @@
 namespace tg {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// The version of the timed kernels. Increment it after a change that makes products much faster or slower, with or
 /// without matrix units; cached figures of older versions are then measured again.
@@ -169,9 +166,7 @@ Result<void> writeMatrixFigures(const std::string& file, const MatrixFigures& fi
                                          {"scalars_gflops", figures.scalars}},
                                     2) +
                            "\n";
-  TG_TRY(AtomicFile out, AtomicFile::create(file));
-  TG_CHECK(out.write(std::as_bytes(std::span(text))));
-  return out.commit();
+  return writeFile(file, text);
 }
 
 SchedulePair matrixSchedules(const Target& target) {

@@ -5,15 +5,12 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "ir/json_text.h"
 
 namespace tg {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kPage =
 #include "runtime/profile_page.inc"

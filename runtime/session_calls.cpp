@@ -17,10 +17,8 @@ Captures toCaptures(const std::string& function, const SessionProgram::Callable&
 
 /// Whether the session must fill in a random key that `inputs` does not have.
 bool drawsByHost(const Item& func, const Inputs& inputs) {
-  return std::ranges::any_of(func.body.args, [&](const auto& arg) {
-    const Attr* host = find(arg->attrs, "host");
-    return host && host->text == "rng" && !inputs.contains(arg->name);
-  });
+  const Value* key = hostArgument(func, "rng");
+  return key && !inputs.contains(key->name);
 }
 
 }  // namespace

@@ -419,10 +419,9 @@ Result<std::unique_ptr<Module>> SessionProgram::moduleAt(Stage stage) const {
 }
 
 bool SessionProgram::hasHostScalar(std::string_view role) const {
-  for (const auto& [name, source] : sources_)
-    for (const auto& arg : source.compiled->func(name)->body.args)
-      if (const Attr* host = find(arg->attrs, "host"); host && host->text == role) return true;
-  return false;
+  return std::ranges::any_of(sources_, [&](const auto& each) {
+    return hostArgument(*each.second.compiled->func(each.first), role);
+  });
 }
 
 std::vector<const Item*> SessionProgram::due(int64_t step) const {

@@ -23,6 +23,24 @@ void setAxisNames(Value& parameter, const std::vector<std::string>& names) {
   set(parameter.attrs, kAxisNames, Attr::array(std::move(list)));
 }
 
+void addExtents(const Value& parameter, const Shape& bound, AxisExtents& extents) {
+  const std::vector<std::string> names = axisNames(parameter);
+  for (size_t axis = 0; axis < names.size(); ++axis)
+    if (!names[axis].empty()) extents.emplace(names[axis], bound[static_cast<int>(axis)]);
+}
+
+std::optional<Shape> namedShape(const Value& parameter, const AxisExtents& extents) {
+  Shape shape = parameter.type.shape;
+  const std::vector<std::string> names = axisNames(parameter);
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] != Shape::kDynamic) continue;
+    const auto known = names.empty() ? extents.end() : extents.find(names[static_cast<size_t>(axis)]);
+    if (known == extents.end()) return {};
+    shape[axis] = known->second;
+  }
+  return shape;
+}
+
 std::string namedType(const Value& parameter) {
   const std::vector<std::string> names = axisNames(parameter);
   if (names.empty()) return parameter.type.str();

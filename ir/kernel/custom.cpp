@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/kernel/custom.h"
 
+#include "ir/kernel/axis_names.h"
+
 #include <cassert>
 
 namespace tg {
@@ -39,6 +41,25 @@ std::vector<Shape> boundShapes(const Op& custom, const Item& kernel) {
     shapes.push_back(*shape);
   }
   return shapes;
+}
+
+std::vector<std::optional<Shape>> namedResults(const Op& custom, const Item& kernel) {
+  const std::vector<CustomParam> params = customParams(kernel);
+  AxisExtents extents;
+  for (size_t i = 0; i < params.size(); ++i)
+    if (const Value& param = *kernel.body.args[i]; params[i].input >= 0)
+      if (const auto shape = boundShape(custom.in(params[i].input + 1)->type, param.type))
+        addExtents(param, *shape, extents);
+  std::vector<std::optional<Shape>> out(custom.results.size());
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (params[i].result < 0) continue;
+    const Value& param = *kernel.body.args[i];
+    const Shape& declared = custom.result(params[i].result)->type.shape;
+    std::optional<Shape>& shape = out[static_cast<size_t>(params[i].result)];
+    shape = declared.rank() == 0 ? declared : namedShape(param, extents);
+    if (shape && declared.rank() > 0 && param.type.lanes > 1) (*shape)[shape->rank() - 1] *= param.type.lanes;
+  }
+  return out;
 }
 
 const Item* customKernel(const Op& custom, const Module& module) {

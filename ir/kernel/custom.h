@@ -29,6 +29,10 @@ std::optional<Shape> boundShape(const Type& tensor, const Type& buffer);
 /// The extents of all parameters of the kernel, as specialize takes them. The types of the tg.custom must fit.
 std::vector<Shape> boundShapes(const Op& custom, const Item& kernel);
 
+/// The shapes of a tg.custom's results, in which open extents are those of axes of the same names of its inputs; nothing
+/// for a result with an open axis that has no such name.
+std::vector<std::optional<Shape>> namedResults(const Op& custom, const Item& kernel);
+
 /// The kernel that a tg.custom names, or null.
 const Item* customKernel(const Op& custom, const Module& module);
 

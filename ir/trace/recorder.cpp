@@ -96,8 +96,7 @@ Recorder::Recorder(tg::Module& module, Item& func, const ModelNames& names)
 }
 
 void Recorder::remember() {
-  for (const auto& arg : func_.body.args)
-    if (const Attr* host = find(arg->attrs, "host"); host && host->text == "rng") key_ = arg.get();
+  key_ = hostArgument(func_, "rng");
   for (const auto& op : func_.body.ops) {
     const bool reads = readsSymbol(*op);
     if (reads) reads_.emplace(op->operands[0].text, op->result());

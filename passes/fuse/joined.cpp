@@ -2,6 +2,7 @@
 #include "passes/fuse/merge_parts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <type_traits>
 #include <variant>
 
@@ -18,12 +19,7 @@ std::unique_ptr<Op> joined(const std::vector<Op*>& ops, const Target& target) {
     for (const Operand& operand : op->operands)
       if (ops.size() == 1 || !operand.value->uses.empty())
         writer.define(operand.value, writer.bind(operand.items[0], *operand.value));
-    for (Op* part : op->regions[0]->ops) {
-      if (part->code != Opcode::yield)
-        writer.copy(*part);
-      else
-        for (const Operand& operand : part->operands) yielded.push_back(writer.here(operand.value));
-    }
+    std::ranges::copy(writer.copyBody(*op), std::back_inserter(yielded));
   }
   writer.yield(yielded);
   return ops.size() == 1 ? writer.finish(ops[0]->attr("schedule")) : writer.finish(target);

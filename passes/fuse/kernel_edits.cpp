@@ -82,10 +82,7 @@ void dropResult(Op& fused, int slot, const Target& target) {
   RegionWriter writer(fused.loc);
   for (const Operand& operand : fused.operands)
     if (!operand.value->uses.empty()) writer.define(operand.value, writer.bind(operand.items[0].value));
-  std::vector<Value*> yielded;
-  for (Op* op : body)
-    if (op != yield) writer.copy(*op);
-  for (const Operand& operand : yield->operands) yielded.push_back(writer.here(operand.value));
+  const std::vector<Value*> yielded = writer.copyBody(fused);
   fused.results.erase(fused.results.begin() + slot);
   become(fused, writer.finish(yielded, std::move(fused.results), target));
 }

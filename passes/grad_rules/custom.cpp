@@ -168,15 +168,10 @@ Result<Grads> CustomGradient::written(const Item& vjp) {
   auto adjointOf = [&](const Value& arg) {
     return arg.name.starts_with("d_") ? indexOf(arg.name.substr(2)) : -1;
   };
-  std::unordered_map<std::string, int64_t> extents;
-  for (const auto& arg : vjp.body.args) {
-    const int of = std::max(primalOf(*arg), adjointOf(*arg));
-    const std::vector<std::string> names = axisNames(*arg);
-    const auto shape = of < 0 ? std::nullopt : boundShape(primalType(of), arg->type);
-    if (shape)
-      for (size_t axis = 0; axis < names.size(); ++axis)
-        if (!names[axis].empty()) extents.emplace(names[axis], (*shape)[static_cast<int>(axis)]);
-  }
+  AxisExtents extents;
+  for (const auto& arg : vjp.body.args)
+    if (const int of = std::max(primalOf(*arg), adjointOf(*arg)); of >= 0)
+      if (const auto shape = boundShape(primalType(of), arg->type)) addExtents(*arg, *shape, extents);
   for (const auto& arg : vjp.body.args) {
     const int primal = primalOf(*arg), of = adjointOf(*arg);
     if (primal >= 0) {
@@ -189,19 +184,13 @@ Result<Grads> CustomGradient::written(const Item& vjp) {
       bool takes = arg->type.mode == BufMode::in || arg->type.mode == BufMode::inout;
       bind(*arg, takes ? cotangent(of) : nullptr, type, gives ? of : -1);
     } else {
-      Shape shape = arg->type.shape;
-      const std::vector<std::string> names = axisNames(*arg);
-      for (int axis = 0; axis < shape.rank(); ++axis) {
-        if (shape[axis] != Shape::kDynamic) continue;
-        const auto named = names.empty() ? extents.end() : extents.find(names[static_cast<size_t>(axis)]);
-        if (named == extents.end())
-          return failAt(arg->loc ? arg->loc : vjp.loc,
-                        "append-grad [append-grad.c9]: %{} of @{} is scratch with an open extent; give it a "
-                        "fixed extent, or the name of an axis of another parameter",
-                        arg->name, vjp.name);
-        shape[axis] = named->second;
-      }
-      Type type = Type::tensor(arg->type.dtype == DType::u32 ? DType::i32 : arg->type.dtype, shape);
+      const std::optional<Shape> shape = namedShape(*arg, extents);
+      if (!shape)
+        return failAt(arg->loc ? arg->loc : vjp.loc,
+                      "append-grad [append-grad.c9]: %{} of @{} is scratch with an open extent; give it a "
+                      "fixed extent, or the name of an axis of another parameter",
+                      arg->name, vjp.name);
+      Type type = Type::tensor(arg->type.dtype == DType::u32 ? DType::i32 : arg->type.dtype, *shape);
       if (arg->type.lanes > 1) type.shape[type.shape.rank() - 1] *= arg->type.lanes;
       bind(*arg, nullptr, type, -1);
     }

@@ -50,8 +50,8 @@ Operand StripMiner::tripsOf(const Op& loop) {
   if (const int64_t known = KernelFacts::staticTrips(loop); known >= 0) return literal(known);
   Operand count = to;
   if (!is(from, 0)) {
-    Operand above = make(Opcode::k_max, {from, to}, "end");
-    count = make(Opcode::k_sub, {above, from}, "span");
+    Operand begin = make(Opcode::k_min, {from, to}, "begin");
+    count = make(Opcode::k_sub, {to, begin}, "span");
   }
   if (is(step, 1)) return count;
   Operand whole = make(Opcode::k_div, {count, step}, "whole"),

@@ -322,8 +322,7 @@ std::unique_ptr<Value> StepBuilder::authorsRate() {
   if (site_.train == site_.step) return nullptr;
   auto& args = site_.train->body.args;
   for (auto it = args.begin(); it != args.end(); ++it) {
-    const Attr* host = find((*it)->attrs, "host");
-    if (!host || host->text != "lr") continue;
+    if (hostRole(**it) != "lr") continue;
     auto copy = std::make_unique<Value>(**it);
     if ((*it)->uses.empty()) args.erase(it);
     return copy;
@@ -339,7 +338,7 @@ TensorExpr StepBuilder::learningRate() {
     return op->code == Opcode::update && module_.find(ItemKind::param, op->operands[0].text);
   });
   for (const auto& arg : func_.body.args)
-    if (const Attr* host = find(arg->attrs, "host"); host && host->text == "lr") {
+    if (hostRole(*arg) == "lr") {
       const Attr* own = find(arg->attrs, "schedule");
       if (!several || (own && *own == schedule)) return expr(arg.get());
     }

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "ir/json_text.h"
 #include "ir/text.h"
@@ -21,8 +20,6 @@
 namespace tg {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostBytes = int64_t{1} << 48, kMostGroups = 0xffffffff;
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -20,7 +19,6 @@ namespace tg {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using vulkan::BindingKind;
 
 Json fileEntry(const std::string& file, const BundleFiles& files) {

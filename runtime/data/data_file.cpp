@@ -47,7 +47,7 @@ Result<void> DataFile::read(size_t offset, std::span<std::byte> to) const {
   while (!to.empty()) {
     const ssize_t got = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail("{}: cannot read: {}", path_, std::strerror(errno));
+    if (got < 0) return systemError(path_, "read");
     if (got == 0) {
       TG_CHECK(checkSize());
       return fail("{}: the file changed while in use", path_);
@@ -67,7 +67,7 @@ Result<std::vector<std::byte>> DataFile::beginning(size_t most) const {
 Result<void> DataFile::checkSize() const {
   if (descriptor_ < 0) return {};
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) return fail("{}: cannot read: {}", path_, std::strerror(errno));
+  if (::fstat(descriptor_, &status) != 0) return systemError(path_, "read");
   if (static_cast<size_t>(status.st_size) == size_) return {};
   return fail("{}: the file changed while in use: it had {} and has {} now", path_, countText(size_, "byte"),
               status.st_size);

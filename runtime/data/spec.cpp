@@ -20,12 +20,6 @@ constexpr uint32_t kRandStream = 0x72616e64;
 /// Default bound of random integers: small, so that they are valid ids of most tables.
 constexpr int32_t kDefaultBelow = 10;
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
 template <class T>
 std::optional<T> parseNumber(std::string_view text) {
   text = trimmed(text);

@@ -35,12 +35,7 @@ double meanOf(double sum, int64_t count) {
   return sum / static_cast<double>(count);
 }
 
-bool drawsRandom(const Item& func) {
-  return std::ranges::any_of(func.body.args, [](const auto& arg) {
-    const Attr* host = find(arg->attrs, "host");
-    return host && host->text == "rng";
-  });
-}
+bool drawsRandom(const Item& func) { return hostArgument(func, "rng"); }
 
 }  // namespace
 

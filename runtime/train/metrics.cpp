@@ -14,7 +14,6 @@
 #include <limits>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "ir/json_text.h"
 #include "ir/text.h"
@@ -25,8 +24,6 @@
 namespace tg {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // A crash loses at most this many bytes that were not flushed.
 constexpr size_t kBufferedBytes = 1 << 16;

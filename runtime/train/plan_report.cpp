@@ -6,8 +6,6 @@
 #include <functional>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "ir/access.h"
 #include "ir/byte_range.h"
 #include "ir/json_text.h"
@@ -276,7 +274,6 @@ PlanReport planReport(const Module& module, const std::string& function) {
 }
 
 std::string toJson(const PlanReport& report) {
-  using Json = nlohmann::ordered_json;
   const MemoryReport& memory = report.memory;
   Json live = Json::array(), kernels = Json::array();
   for (const MemoryValue& value : memory.liveAtPeak())

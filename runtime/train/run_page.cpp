@@ -14,7 +14,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "ir/json_text.h"
 #include "runtime/data/file_io.h"
@@ -29,8 +28,6 @@ std::string checkpointOwed(int64_t step) { return fmt::format("the checkpoint of
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
 const std::string_view kTemplate =
 #include "runtime/run_page.inc"
     ;

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "ir/json_text.h"
 #include "runtime/data/file_io.h"
 #include "runtime/train/run_dir.h"
@@ -15,8 +13,6 @@
 namespace tg {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kBrokenOff = "broken_off";
 

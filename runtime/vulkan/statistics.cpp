@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "ir/json_text.h"
 #include "runtime/vulkan/device_state.h"
@@ -69,7 +68,6 @@ std::string sentence(const KernelStatistics& statistics) {
 }
 
 std::string toJson(const KernelStatistics& statistics) {
-  using Json = nlohmann::ordered_json;
   Json out = Json::object();
   if (statistics.told.empty()) return jsonText(out);
   auto add = [&](const char* name, std::optional<double> figure) {

@@ -13,8 +13,6 @@
 
 namespace tg {
 
-using Json = nlohmann::ordered_json;
-
 namespace {
 
 constexpr const char* kNone = "–";

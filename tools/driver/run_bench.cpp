@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "ir/json_text.h"
 #include "ir/parser.h"
@@ -90,8 +89,6 @@ Result<Timing> measure(Session& session, const Inputs& inputs, const BenchFlags&
   std::ranges::sort(timing.milliseconds);
   return timing;
 }
-
-using Json = nlohmann::ordered_json;
 
 /// The number of items in a step: tokens if the inputs are sequences of ids, else rows of the first input.
 int64_t itemsOf(const Item& func) {

@@ -14,6 +14,7 @@
 #include "passes/pass.h"
 #include "runtime/train/run_files.h"
 #include "runtime/train/source.h"
+#include "tools/driver/cli.h"
 
 namespace tg {
 
@@ -303,8 +304,7 @@ std::string fromAnyFolder(const std::string& option, const std::string& value) {
   static const std::set<std::string> paths = {"FILE", "weights",     "init-from",       "tuning",
                                               "out",  "emit-module", "load-pass-plugin"};
   if (option == "data" || option == "set") return absoluteBindings(value);
-  if (option == "target")
-    return value.find('/') == std::string::npos && !value.ends_with(".json") ? value : absolutePath(value);
+  if (option == "target") return isTargetFile(value) ? absolutePath(value) : value;
   // A FILE that does not exist is the name of a model.
   std::error_code error;
   const bool word = value == "-" || (option == "tuning" && value == "auto") ||

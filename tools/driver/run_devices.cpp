@@ -2,7 +2,6 @@
 // tg-run devices: lists the devices and what the compiler knows about each.
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "ir/json_text.h"
 #include "runtime/cache_folder.h"
@@ -12,8 +11,6 @@
 namespace tg {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json toJson(const vulkan::DeviceInfo& info) {
   Json json = {{"index", info.index},

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "ir/json_text.h"
 #include "ir/text.h"
@@ -21,8 +20,6 @@
 namespace tg {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// The device or target that a module is checked against.
 struct Candidate {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "ir/json_text.h"
 #include "runtime/train/run_page.h"
@@ -63,7 +62,6 @@ void printTable(std::FILE* out, const std::vector<RunSummary>& runs) {
 }
 
 void printJson(const std::vector<RunSummary>& runs) {
-  using Json = nlohmann::ordered_json;
   Json all = Json::array();
   auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
   for (const RunSummary& run : runs) {

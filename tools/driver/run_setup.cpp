@@ -290,7 +290,8 @@ bool leavePoolOut(const Module& module) {
 
 Result<void> loadWeights(const OpenModel& model, const ModelFlags& flags) {
   TG_TRY(ResolvedWeights found, resolveWeights(flags.weights));
-  for (const std::string& line : found.skipped) fmt::print(stderr, "warning: {}\n", line);
+  if (flags.firstRank())
+    for (const std::string& line : found.skipped) fmt::print(stderr, "warning: {}\n", line);
   if (flags.notes && found.file != flags.weights) fmt::print(stderr, "note: parameters of {}\n", found.taken);
   TG_TRY(const Weights weights, openWeights(found));
   TG_TRY(const TensorSource matched, paramsOf(weights, *model.session->module()));

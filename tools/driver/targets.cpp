@@ -30,17 +30,6 @@ Result<void> checkPipeline(const std::string& text) {
   return {};
 }
 
-/// JSON on one line, because an option's text is part of pipelines and of the comment of a reproducer.
-static std::string onOneLine(const std::string& json) {
-  std::string out;
-  bool indent = false;
-  for (char c : json) {
-    indent = c == '\n' || (indent && c == ' ');
-    if (!indent) out += c;
-  }
-  return out;
-}
-
 Result<void> resolveTargets(Command& command, const OptHooks& hooks) {
   bool used = false;
   for (PipelineStep& step : command.pipeline.steps()) {
@@ -51,7 +40,7 @@ Result<void> resolveTargets(Command& command, const OptHooks& hooks) {
     if (text.empty()) continue;
     const bool ofDevice = text == "auto" && hooks.deviceTarget;
     TG_TRY(const Target target, ofDevice ? withCode(exitDevice, hooks.deviceTarget()) : readTarget(text));
-    if (text == "auto" || isTargetFile(text)) text = onOneLine(targetToJson(target));
+    if (text == "auto" || isTargetFile(text)) text = targetOption(target);
     set(step.options, "target", Attr::string(std::move(text)));
   }
   if (!command.target.empty() && !used)

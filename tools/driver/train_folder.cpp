@@ -7,7 +7,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "ir/json_text.h"
 #include "ir/parser.h"
@@ -24,8 +23,6 @@ namespace tg {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
 /// The files that a run begins with. All are written under temporary names before the first is renamed, so that a full
 /// disk changes none of them; and synced, so that a power failure leaves each of them complete.
 class FirstFiles {

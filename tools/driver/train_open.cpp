@@ -44,9 +44,8 @@ Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
 
 std::string scheduleOf(const Module& module) {
   for (const Item* func : module.all(ItemKind::func))
-    for (const auto& arg : func->body.args)
-      if (const Attr* host = find(arg->attrs, "host"); host && host->text == "lr")
-        if (const Attr* schedule = find(arg->attrs, "schedule")) return schedule->str();
+    if (const Value* rate = hostArgument(*func, "lr"))
+      if (const Attr* schedule = find(rate->attrs, "schedule")) return schedule->str();
   return "";
 }
 
@@ -249,11 +248,7 @@ Result<void> goOnWith(ModelFlags& model, const std::string& run, RankShare& shar
 Result<void> ensureEval(Module& module, std::vector<std::string>& notes) {
   if (module.func(kEval)) return {};
   const Item& train = *module.func(kTrain);
-  auto random = [](const auto& arg) {
-    const Attr* host = find(arg->attrs, "host");
-    return host && host->text == "rng";
-  };
-  bool draws = std::ranges::any_of(train.body.args, random);
+  const bool draws = hostArgument(train, "rng");
   if (module.stage != Stage::tensor || draws || hasUpdate(module, kTrain))
     return fail("there is data for evaluation, but no function @eval, and @train {}: write @eval",
                 draws ? "draws random numbers" : "learns already");
