@@ -169,11 +169,14 @@ void GlslPrinter::branch(const Op& op) {
   for (const auto& result : op.results)
     main_.add("{} {};", glslVariable(result->type), names_.of(result.get()));
   main_.add("if ({}) {{", operandText(op.operands[0], Type::scalar(DType::i1)));
+  open_.push_back(op.operands[0].value);
   branchBody(op, *op.regions[0]);
   if (op.regions.size() == 2 && !op.regions[1]->ops.empty()) {
     main_.add("}} else {{");
     branchBody(op, *op.regions[1]);
   }
+  open_.pop_back();
+  foreseeResults(op);
   main_.add("}}");
 }
 
@@ -237,31 +240,6 @@ void GlslPrinter::loop(const Op& op) {
   main_.op = &op;
   --main_.depth;
   main_.add("}}");
-}
-
-/// Notes values that a driver may compute ahead: from literals, from indices of short loops, which it may unroll, and
-/// from what such loops carry into their first iteration. Vectors of one float literal are not among them: tiles are
-/// padded by them.
-void GlslPrinter::foresee(const Op& op) {
-  auto known = [&](const Operand& x) { return x.isLiteral() || foreseen_.contains(x.value); };
-  const auto& in = op.operands;
-  if (op.code == Opcode::k_for) {
-    constexpr int64_t kLong = 64;  // trips
-    const auto [from, to, step] = rangeOf(op);
-    const bool counted = from.isLiteral() && to.isLiteral() && step.isLiteral();
-    if (!counted || (to.integer - from.integer > kLong * step.integer && !op.flag("unroll"))) return;
-    foreseen_.insert(in[0].value);
-    for (const Operand& carried : iterArgs(op))
-      if (known(carried.items[0])) foreseen_.insert(carried.value);
-    return;
-  }
-  const KernelSemantics& row = semantics(op.code);
-  const bool computed = row.effect == KernelEffect::pure && row.uniform == KernelUniform::ofOperands;
-  auto repeats = [&](const Operand& x) { return x.isLiteral() && x.number() == in[0].number(); };
-  const bool padding =
-      op.code == Opcode::k_vec && isFloat(op.result()->type.dtype) && std::ranges::all_of(in, repeats);
-  if (!computed || in.empty() || padding) return;
-  if (std::ranges::all_of(in, known)) foreseen_.insert(op.result());
 }
 
 void GlslPrinter::op(const Op& op) {

@@ -104,7 +104,12 @@ class GlslPrinter {
   void yieldToLoop(const Op& op);
   std::string operandText(const Operand& operand, const Type& type);
   std::string expression(const Op& op);
+
+  // glsl_foresee.cpp
   void foresee(const Op& op);
+  void foreseeResults(const Op& op);
+  bool isForeseen(const Operand& operand) const;
+  bool selectsForeseen(const Op& op) const;
 
   // glsl_memory.cpp
   void parameter(const Value& param, int binding);
@@ -165,6 +170,7 @@ class GlslPrinter {
   GlslSurvey survey_;
   std::optional<IndexAnalysis> indices_;       ///< made when a loop first needs it
   std::unordered_set<const Value*> foreseen_;  ///< see foresee()
+  std::vector<const Value*> open_;             ///< conditions of the ifs around the current op
   std::unordered_set<const Value*> elements_;  ///< matrices of which only element `e` exists, as a scalar
   GlslNames names_;
   GlslHelpers helpers_;
