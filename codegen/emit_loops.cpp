@@ -76,12 +76,10 @@ static KV neutral(Opcode combine, DType dtype) {
 }
 
 Indices RegionEmitter::keptIndices(const Op& op, const Indices& at) {
-  int rank = op.in(0)->type.rank();
-  std::array<bool, kMaxRank> reduced{};
-  for (int64_t axis : as::sum(op).axes()) reduced[static_cast<size_t>(normalAxis(axis, rank))] = true;
-  Indices in(static_cast<size_t>(rank));
+  const std::vector<int64_t> reduced = reducedAxes(op);
+  Indices in(static_cast<size_t>(op.in(0)->type.rank()));
   for (size_t axis = 0, next = 0; axis < in.size(); ++axis) {
-    if (!reduced[axis])
+    if (!contains(reduced, static_cast<int64_t>(axis)))
       in[axis] = at[next++];
     else if (as::sum(op).keepdims())
       ++next;
@@ -93,9 +91,8 @@ Indices RegionEmitter::keptIndices(const Op& op, const Indices& at) {
 /// scalar, it is taken by vectors of four, whose lanes are combined at the end.
 KV RegionEmitter::reduction(const Op& op, const Indices& at) {
   const Shape& shape = op.in(0)->type.shape;
-  std::vector<int> axes;
-  for (int64_t axis : as::sum(op).axes()) axes.push_back(normalAxis(axis, shape.rank()));
-  std::ranges::sort(axes);
+  const std::vector<int64_t> reduced = reducedAxes(op);
+  std::vector<int> axes(reduced.begin(), reduced.end());
   std::erase_if(axes, [&](int axis) { return shape[axis] == 1; });
   int level = levelOf(at);
   if (isShared(at)) return sharedReduction(op, keptIndices(op, at), axes, level);

@@ -170,7 +170,6 @@ void FragmentResults::drain(size_t slot, int64_t i, int64_t j) {
 void FragmentResults::store(const std::vector<KV>& sums) {
   if (narrowCount(c_.yields) > 0) {
     const Shape extents = {t_.subgroups * kSide, narrowPatchColumns(t_.patch)};
-    patchIsFull_ = t_.room != nullptr;
     patch_ = t_.room;
     if (!patch_)
       patch_ = c_.kernel.sharedBuffer(Type::buffer(DType::u32, kLanes, extents, BufMode::shared), "patch");

@@ -90,6 +90,7 @@ GlslText GlslPrinter::print() {
   std::swap(out, shared_);  // The header precedes the declarations that body() finds to be needed.
   for (size_t index = 0; index < kernel_.body.args.size(); ++index)
     parameter(*kernel_.body.args[index], static_cast<int>(index));
+  foresee();
   body(kernel_.body);
   std::swap(out, shared_);
   for (const auto& [name, text] : scratch_) out.block(text);
@@ -141,7 +142,7 @@ std::string GlslPrinter::expression(const Op& op) {
     std::string text = operandText(operand, type);
     if (!operand.isLiteral() && operand.value->type.isCoopmat() && !elements_.contains(operand.value))
       text = type.dtype == DType::i1 ? fmt::format("({}[e] != 0.0)", text) : text + "[e]";
-    operands.push_back({std::move(text), type, literalOf(operand), foreseen_.contains(operand.value)});
+    operands.push_back({std::move(text), type, literalOf(operand), isForeseen(operand)});
   }
   return glslExpression(op, operands, helpers_);
 }
@@ -169,14 +170,14 @@ void GlslPrinter::branch(const Op& op) {
   for (const auto& result : op.results)
     main_.add("{} {};", glslVariable(result->type), names_.of(result.get()));
   main_.add("if ({}) {{", operandText(op.operands[0], Type::scalar(DType::i1)));
-  open_.push_back(op.operands[0].value);
+  open_.push_back({op.operands[0].value, true});
   branchBody(op, *op.regions[0]);
+  open_.back().holds = false;
   if (op.regions.size() == 2 && !op.regions[1]->ops.empty()) {
     main_.add("}} else {{");
     branchBody(op, *op.regions[1]);
   }
   open_.pop_back();
-  foreseeResults(op);
   main_.add("}}");
 }
 
@@ -245,7 +246,6 @@ void GlslPrinter::loop(const Op& op) {
 void GlslPrinter::op(const Op& op) {
   using enum KernelOp;
   main_.op = &op;
-  foresee(op);
   auto id = [&](const char* builtin) {
     define(op, fmt::format("{}.{}", builtin, glslLane(op.operands[0].integer)));
   };

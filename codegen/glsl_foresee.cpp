@@ -4,12 +4,13 @@
 // from literals, from indices of short loops, which it may unroll, and from what such loops carry into their first iteration;
 // through local memory, and through conditions that it knows inside of an if or of another selection.
 #include <algorithm>
+#include <array>
 
 #include "codegen/glsl_printer.h"
 
 namespace tg {
 
-/// Whether an op on integers gives the same whatever an operand is: x & 0, x · 0, min(x, 0), x % 1, x - x, x ^ x.
+/// Whether an op on integers gives 0 whatever an operand is, or may: x & 0, x · 0, min(x, 0), x % 1, x - x, x ^ x.
 static bool absorbs(const Op& op) {
   const auto& in = op.operands;
   auto is = [&](size_t index, int64_t number) {
@@ -36,24 +37,51 @@ static bool isSame(const Value* a, const Value* b) {
   return !a->def->operands.empty() && std::ranges::equal(a->def->operands, b->def->operands, equal);
 }
 
+/// Whether a branch of an if is only taken if a value is a literal: `x == 2`, or not `x != 2`.
+static bool decides(const OpenBranch& branch, const Value* value) {
+  const Op* test = branch.condition ? branch.condition->def : nullptr;
+  if (!test || test->code != (branch.holds ? Opcode::k_eq : Opcode::k_ne)) return false;
+  const auto& in = test->operands;
+  return (in[0].value == value && in[1].isLiteral()) || (in[1].value == value && in[0].isLiteral());
+}
+
+/// Whether a driver may know the value of an operand at this place.
 bool GlslPrinter::isForeseen(const Operand& operand) const {
-  return operand.isLiteral() || foreseen_.contains(operand.value);
+  auto known = [&](const Operand& value) { return value.isLiteral() || foreseen_.contains(value.value); };
+  if (known(operand)) return true;
+  const Op* def = operand.value->def;
+  const bool selects =
+      def && def->code == Opcode::k_select && (known(def->operands[1]) || known(def->operands[2]));
+  return std::ranges::any_of(open_, [&](const OpenBranch& branch) {
+    return decides(branch, operand.value) || (selects && isSame(branch.condition, def->operands[0].value));
+  });
 }
 
-/// Whether a driver may know the condition of a selection, and one of the values is known.
-bool GlslPrinter::selectsForeseen(const Op& op) const {
+/// Whether one of a selection's values is known, and the other one is a selection by the same condition.
+bool GlslPrinter::selectsAlike(const Op& op) const {
   const auto& in = op.operands;
-  if (!isForeseen(in[1]) && !isForeseen(in[2])) return false;
-  auto selectsAlike = [&](const Operand& value) {
-    const Op* def = value.value ? value.value->def : nullptr;
-    return def && def->code == Opcode::k_select && isSame(def->operands[0].value, in[0].value);
-  };
-  return selectsAlike(in[1]) || selectsAlike(in[2]) ||
-         std::ranges::any_of(open_, [&](const Value* each) { return isSame(each, in[0].value); });
+  return std::ranges::any_of(std::array{1, 2}, [&](size_t index) {
+    const Op* def = in[index].value ? in[index].value->def : nullptr;
+    return def && def->code == Opcode::k_select && isSame(def->operands[0].value, in[0].value) &&
+           isForeseen(in[3 - index]);
+  });
 }
 
-/// Notes what a driver may compute ahead of an op's results, or of a loop's index and carried values. Vectors of one float
-/// literal are not among them: tiles are padded by them.
+/// Notes what a driver may compute ahead in a block, in which it may find more each time: local memory may be read in a
+/// loop in front of the store. Vectors of one float literal are not noted: tiles are padded by them.
+void GlslPrinter::foresee(const Block& block) {
+  for (const Op* op : block.ops) {
+    foresee(*op);
+    for (size_t index = 0; index < op->regions.size(); ++index) {
+      const bool branches = op->code == Opcode::k_if;
+      if (branches) open_.push_back({op->operands[0].value, index == 0});
+      foresee(*op->regions[index]);
+      if (branches) open_.pop_back();
+    }
+    if (op->code == Opcode::k_if) foreseeResults(*op);
+  }
+}
+
 void GlslPrinter::foresee(const Op& op) {
   const auto& in = op.operands;
   if (op.code == Opcode::k_for) {
@@ -66,7 +94,11 @@ void GlslPrinter::foresee(const Op& op) {
       if (isForeseen(carried.items[0])) foreseen_.insert(carried.value);
     return;
   }
-  if (op.code == Opcode::k_load && in[0].value->type.mode == BufMode::local) foreseen_.insert(op.result());
+  if (op.code == Opcode::k_store && in[1].value->type.mode == BufMode::local && isForeseen(in[0]))
+    foreseen_.insert(in[1].value);
+  if (op.code == Opcode::k_load && in[0].value->type.mode == BufMode::local &&
+      foreseen_.contains(in[0].value))
+    foreseen_.insert(op.result());
   if (op.code == Opcode::k_local_id && kernel_.workgroup[static_cast<size_t>(in[0].integer)] == 1)
     foreseen_.insert(op.result());
   const KernelSemantics& row = semantics(op.code);
@@ -76,11 +108,11 @@ void GlslPrinter::foresee(const Op& op) {
       op.code == Opcode::k_vec && isFloat(op.result()->type.dtype) && std::ranges::all_of(in, repeats);
   if (!computed || in.empty() || padding) return;
   if (std::ranges::all_of(in, [&](const Operand& x) { return isForeseen(x); }) || absorbs(op) ||
-      (op.code == Opcode::k_select && selectsForeseen(op)))
+      (op.code == Opcode::k_select && selectsAlike(op)))
     foreseen_.insert(op.result());
 }
 
-/// The same for the results of an if, whose branches are printed.
+/// The results of an if of which all branches yield such values.
 void GlslPrinter::foreseeResults(const Op& op) {
   for (size_t index = 0; index < op.results.size(); ++index)
     if (std::ranges::all_of(op.regions, [&](const auto& region) {
@@ -88,6 +120,11 @@ void GlslPrinter::foreseeResults(const Op& op) {
           return yield && isForeseen(yield->operands[index]);
         }))
       foreseen_.insert(op.results[index].get());
+}
+
+/// Twice, since what a loop stores to local memory may be read in front of the store in the next round.
+void GlslPrinter::foresee() {
+  for (int round = 0; round < 2; ++round) foresee(kernel_.body);
 }
 
 }  // namespace tg

@@ -86,6 +86,12 @@ class GlslLines {
   GlslText out_;
 };
 
+/// A branch of an if: the condition, and whether it holds there.
+struct OpenBranch {
+  const Value* condition;
+  bool holds;
+};
+
 class GlslPrinter {
  public:
   GlslPrinter(const Item& kernel, const Target& target) : kernel_(kernel), survey_(kernel, target) {}
@@ -106,10 +112,12 @@ class GlslPrinter {
   std::string expression(const Op& op);
 
   // glsl_foresee.cpp
+  void foresee();
+  void foresee(const Block& block);
   void foresee(const Op& op);
   void foreseeResults(const Op& op);
   bool isForeseen(const Operand& operand) const;
-  bool selectsForeseen(const Op& op) const;
+  bool selectsAlike(const Op& op) const;
 
   // glsl_memory.cpp
   void parameter(const Value& param, int binding);
@@ -170,7 +178,7 @@ class GlslPrinter {
   GlslSurvey survey_;
   std::optional<IndexAnalysis> indices_;       ///< made when a loop first needs it
   std::unordered_set<const Value*> foreseen_;  ///< see foresee()
-  std::vector<const Value*> open_;             ///< conditions of the ifs around the current op
+  std::vector<OpenBranch> open_;               ///< the branches around the current op
   std::unordered_set<const Value*> elements_;  ///< matrices of which only element `e` exists, as a scalar
   GlslNames names_;
   GlslHelpers helpers_;

@@ -41,15 +41,19 @@ struct CoopmatTiling {
   bool wastes(const ProductSizes& size) const {
     return (m > kSmallSide && m >= 2 * size.m) || (n > kSmallSide && n >= 2 * size.n);
   }
+  /// Bytes of both operands' tiles, about: the padding depends on how they are loaded.
+  int64_t tileBytes() const { return (m + n) * (step + kEight) * 2; }
   CoopmatSchedule schedule() const { return {.tile = {m, n, step}, .warp = {warpM, warpN}}; }
 };
 
-/// If both operands have 16 bits in memory, what is in flight from there takes 32 registers at most. A workgroup that is alone
-/// on a processor waits for its loads in each step, so that longer steps are faster even where they need more subgroups.
+/// If both operands have 16 bits in memory, what is in flight from there takes 32 registers at most. A workgroup that
+/// is alone on a processor waits for its loads in each step, so that longer steps are faster even where they need more
+/// subgroups.
 ///
 /// Times are fitted to 20 products of 512 x 512 x 512 to 4096 x 4096 x 4096 that one H200 computed after each other, from
-/// bf16 to bf16 with either operand transposed and to f32; the mean error is 5 %, and each kernel takes another 4 µs. Those of
-/// the last two were chosen from few measurements: 64 x 256 by 256 x 1024 takes 0.85 of the time of tiles of 64 x 64.
+/// bf16 to bf16 with either operand transposed and to f32; the mean error is 5 %, and each kernel takes another 4 µs.
+/// Those of the last two were chosen from few measurements: 64 x 256 by 256 x 1024 takes 0.85 of the time of tiles of
+/// 64 x 64.
 constexpr CoopmatTiling kNarrowTilings[] = {
     {128, 256, 64, 64, 32, {4.2, 23.9}, {}},
     {192, 192, 96, 48, 32, {6, 26}, {}, true},
@@ -254,7 +258,8 @@ std::optional<CoopmatSchedule> choose(const Op& fused, const Target& target) {
 double narrowProductTime(const ProductSizes& size, const Target& target) {
   double least = std::numeric_limits<double>::infinity();
   for (const CoopmatTiling& each : kNarrowTilings)
-    if (each.invocations(target) <= largestGroup(target) && !each.wastes(size))
+    if (each.invocations(target) <= largestGroup(target) && !each.wastes(size) &&
+        gives(target, LimitId::sharedBytes, each.tileBytes()))
       least = std::min(least, timeOf(each, size, target));
   return least;
 }

@@ -51,7 +51,7 @@ constexpr Row kKernel[] = {
     {" fmin fminf minimum ", "take tgk.min"},
     {" fmax fmaxf maximum ", "take tgk.max"},
     {" rem fmod fmodf remainder modulo ",
-     "take tgk.mod on integers; of floats write %x - %y * trunc(%x / %y), or floor for the sign of %y"},
+     "take tgk.mod on integers; of floats write %x - %y * trunc(%x / %y), with the sign of %x"},
     {" arange ", "take tgk.global_id: a kernel computes one element for each invocation"},
     {" convert to ext zext sext itof ftoi float int uint ",
      "take tgk.cast, in an expression f32(…), i32(…) or u32(…)"},

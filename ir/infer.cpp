@@ -55,6 +55,13 @@ int normalAxis(int64_t axis, int rank) {
   return axis >= 0 && axis < rank ? static_cast<int>(axis) : -1;
 }
 
+std::vector<int64_t> reducedAxes(const Op& op) {
+  std::vector<int64_t> axes = as::sum(op).axes();
+  for (int64_t& axis : axes) axis = normalAxis(axis, op.in(0)->type.rank());
+  std::ranges::sort(axes);
+  return axes;
+}
+
 Shape reducedShape(const Shape& shape, const std::vector<int64_t>& axes, bool keepdims) {
   std::array<bool, kMaxRank> reduced{};
   for (int64_t axis : axes) reduced[normalAxis(axis, shape.rank())] = true;

@@ -34,6 +34,8 @@ bool represents(double number, DType dtype);
 std::string literalText(const Operand& literal);
 /// A possibly negative axis as 0..rank-1; -1 when out of range.
 int normalAxis(int64_t axis, int rank);
+/// The axes of a reduction, which it has as tg.sum does: counted from the front, in order.
+std::vector<int64_t> reducedAxes(const Op& op);
 /// The shape after reducing `axes`.
 Shape reducedShape(const Shape& shape, const std::vector<int64_t>& axes, bool keepdims);
 

@@ -20,9 +20,9 @@ std::optional<RowSpace> rowSpaceOf(const Op& op) {
   std::vector<int> axes;
   if (op.info().attr("axis")) axes.push_back(normalAxis(as::softmax(op).axis(), rank));
   if (op.info().attr("axes")) {
-    for (int64_t axis : as::sum(op).axes()) axes.push_back(normalAxis(axis, rank));
-    if (axes.empty()) return std::nullopt;
-    std::ranges::sort(axes);
+    const std::vector<int64_t> reduced = reducedAxes(op);
+    if (reduced.empty()) return std::nullopt;
+    axes.assign(reduced.begin(), reduced.end());
   }
   if (!axes.empty()) {
     first = axes[0];

@@ -2,7 +2,9 @@
 // How long something takes.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <vector>
 
 namespace tg {
 
@@ -16,5 +18,13 @@ class Stopwatch {
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_ = Clock::now();
 };
+
+/// The median of measured values, 0 of none.
+inline double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
 
 }  // namespace tg

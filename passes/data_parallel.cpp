@@ -17,9 +17,9 @@
 //   collective comes directly behind its last value, so that it overlaps with the rest of the backward pass. With
 //   append-grad{accumulate=N} gradients are reduced in @apply, every N-th call, and the loss in each call.
 //
-//   What @train assigns to a state or a parameter, and further results that are float numbers, become means too if they
-//   depend on the rank's rows or random numbers, such as the running mean of a batch norm. States of integers stay each
-//   rank's own, which a remark says.
+//   What @train assigns to a state or a parameter, and further results of one element, become means too if they depend on
+//   the rank's rows or random numbers, such as the running mean of a batch norm. Integers, and values with a row for each
+//   row of the batch, stay each rank's own, which a remark says.
 //
 //   With shard=optimizer and ranks=N (ZeRO stage 1) each rank gets one of N shards of each gradient, and the optimizer
 //   keeps moments for that shard, updates that shard of the parameter, and gathers the parameter:
@@ -48,6 +48,7 @@
 #include "ir/collective.h"
 #include "ir/op_view.h"
 #include "passes/lookup.h"
+#include "passes/mean_of_parts.h"
 #include "passes/pass.h"
 
 namespace tg {
@@ -172,8 +173,8 @@ class Bucketing {
   std::vector<Reduced> values_;
 };
 
-/// The values of a function that differ between ranks: what depends on arguments that the host gives to each rank, and on
-/// states that are each rank's own.
+/// The values of a function that differ between ranks: what depends on its inputs, on random numbers, and on states of
+/// integers that do.
 class OfRank {
  public:
   explicit OfRank(const Item& func) {
@@ -198,28 +199,30 @@ class OfRank {
   std::unordered_set<std::string> own_;  ///< states of integers
 };
 
-/// Makes what @train assigns and returns beside the loss the mean over the ranks.
-/// Not sums of gradients, which another function, the optimizer's step, reads and averages.
+/// Makes what @train assigns and returns beside the loss the mean over the ranks. Left as they are: sums of gradients,
+/// which the optimizer's step in another function averages, and, with a remark, integers and values with a row for each
+/// row of the batch.
 void addStates(Item& train, const Item& step, Bucketing& buckets, const PassContext& context) {
   const OfRank ofRank(train);
+  const std::unordered_set<const Value*> rows = rowsOfBatch(train);
   std::unordered_set<std::string> sums;
   for (const Op* op : step.body.ops)
     if (&step != &train && op->code == Opcode::state) sums.insert(op->operands[0].text);
-  for (Op* op : train.body.ops) {
-    if (op->code != Opcode::update || !ofRank.contains(op->in(at::update::value)) ||
-        sums.contains(op->operands[0].text))
-      continue;
-    if (isFloat(op->in(at::update::value)->type.dtype))
-      buckets.add(*op, at::update::value);
-    else
-      context.remark(op->loc,
-                     "@{} is each rank's own, as its new value depends on the rank's inputs; a "
-                     "checkpoint has that of rank 0",
-                     op->operands[0].text);
-  }
+  auto add = [&](Op& reader, int operand, const std::string& what) {
+    const Value* value = reader.in(operand);
+    if (!ofRank.contains(value)) return;
+    const bool isReal = isFloat(value->type.dtype);
+    if (isReal && !rows.contains(value)) return buckets.add(reader, operand);
+    context.remark(
+        reader.loc ? reader.loc : train.loc, "{} is each rank's own, since it {}; rank 0's is kept", what,
+        isReal ? "has a row for each row of the batch" : "has integers that depend on the rank's rows");
+  };
+  for (Op* op : train.body.ops)
+    if (op->code == Opcode::update && !sums.contains(op->operands[0].text))
+      add(*op, at::update::value, "@" + op->operands[0].text);
   Op& end = *train.body.terminator();
   for (int i = 1; i < end.numOperands(); ++i)
-    if (end.in(i)->type.rank() == 0 && ofRank.contains(end.in(i))) buckets.add(end, i);
+    if (end.in(i)->type.elements() == 1) add(end, i, "result %" + end.in(i)->name);
 }
 
 Result<void> checkFunction(const Item& func, const Item& step) {
@@ -264,7 +267,6 @@ Result<void> run_data_parallel(Module& module, const DataParallelOptions& option
       for (Op* op : func->body.ops)
         if (op->code == Opcode::param_grad) buckets.add(*op, at::param_grad::value);
     if (func == train && func->body.terminator()->numOperands() > 0) buckets.add(*func->body.terminator(), 0);
-    if (func == train) addStates(*func, *step, buckets, context);
     const auto [whole, all] = buckets.wholeBytes();
     if (func == step && shards > 1 && whole > 0)
       context.remark(func->loc,
@@ -272,6 +274,12 @@ Result<void> run_data_parallel(Module& module, const DataParallelOptions& option
                      "shards: each rank keeps their moments whole",
                      whole, all, shards);
     buckets.run();
+    if (func == train) {
+      // In collectives of their own: what is computed from scaled gradients is told from what is not.
+      Bucketing states(module, *func, options.bucket, 1);
+      addStates(*func, *step, states, context);
+      states.run();
+    }
     if (train == step) break;
   }
   return {};

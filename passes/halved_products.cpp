@@ -9,7 +9,8 @@
 //   %o, %l = tg.attention %q, %k, %v   →   %o, %l = tg.attention %q, %k, %v, %q_scale, %k_scale, %v_scale {…}
 //
 // Attention takes the scales as operands of their own, because its weights and their gradients are formed inside. A gradient
-// of attention is expanded into its two parts. One with a gradient of lse is left: that is added to δ, so nothing bounds ds. So is one with a bias or a keep.
+// of attention is expanded into its two parts. One with a gradient of lse is left: that is added to δ, so nothing
+// bounds ds. So is one with a bias or a keep.
 //
 // The scale of %x is 2^(13 - floor(log2 m)), where m is its largest finite |element|. Scaled, m is then 2^13 to 2^14, or up
 // to 2^15 where a device rounds the logarithm, so that no half is infinite, and the low halves lose at most 2^-38 of m.

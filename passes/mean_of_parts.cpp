@@ -49,6 +49,17 @@ class PartsCheck {
     }
   }
 
+  /// The values that are rows, whatever other ops do.
+  std::unordered_set<const Value*> rows() {
+    for (const auto& arg : func_.body.args)
+      if (const int axis = batchAxis(*arg); axis >= 0) shares_[arg.get()] = {How::rows, axis};
+    for (const Op* op : func_.body.ops) (void)visit(*op);
+    std::unordered_set<const Value*> out;
+    for (const auto& [value, share] : shares_)
+      if (share.how == How::rows) out.insert(value);
+    return out;
+  }
+
  private:
   using Shares = std::unordered_map<const Value*, Share>;
 
@@ -171,12 +182,7 @@ class PartsCheck {
            commonAxis(op) != op.in(0)->type.rank() - 1;
   }
 
-  /// Whether an op with axes, which it has as tg.sum does, reduces this one.
-  static bool reduces(const Op& op, int axis) {
-    const int rank = op.in(0)->type.rank();
-    const std::vector<int64_t> axes = as::sum(op).axes();
-    return std::ranges::any_of(axes, [&](int64_t each) { return normalAxis(each, rank) == axis; });
-  }
+  static bool reduces(const Op& op, int axis) { return contains(reducedAxes(op), axis); }
 
   /// The axis of the operands that are rows, counted from the front, if they have the same one.
   std::optional<int> commonAxis(const Op& op) const {
@@ -350,5 +356,7 @@ class PartsCheck {
 }  // namespace
 
 Result<void> checkMeanOfParts(const Item& func) { return PartsCheck(func).run(); }
+
+std::unordered_set<const Value*> rowsOfBatch(const Item& func) { return PartsCheck(func).rows(); }
 
 }  // namespace tg

@@ -2,6 +2,8 @@
 // Checks whether a batch may be run in parts with the same result.
 #pragma once
 
+#include <unordered_set>
+
 #include "ir/module.h"
 #include "ir/result.h"
 
@@ -12,5 +14,8 @@ namespace tg {
 /// rows of the batch other than by a mean at the end, draws random numbers, updates a state, or makes another result that
 /// depends on the batch. Ops that the check does not know also fail.
 Result<void> checkMeanOfParts(const Item& func);
+
+/// The values of such a function that are known to have a row for each row of its batch, which depends on no other.
+std::unordered_set<const Value*> rowsOfBatch(const Item& func);
 
 }  // namespace tg

@@ -180,8 +180,8 @@ Result<void> checkOptions(const Item& func, const MixedPrecisionOptions& options
   return {};
 }
 
-/// Checks that no update reads what is scaled. A gradient is divided from its tg.param_grad on, and add-early moves what reads
-/// it in front of that.
+/// Checks that no update reads what is scaled. A gradient is divided from its tg.param_grad on, and add-early moves
+/// what reads it in front of that.
 Result<void> checkUpdates(const Item& func, const Op& start) {
   std::unordered_set<const Value*> scaled{start.result()};
   for (const Op* op : func.body.ops) {

@@ -427,7 +427,7 @@ class Resizing {
     for (size_t i = 0; i < shapes.size(); ++i) {
       if (!shapes[i])
         return dim_.error(op.loc, 5,
-                          "the results of @{} have open extents{} name their axes as those of inputs",
+                          "the results of @{} have open extents{} give their axes names of axes of inputs",
                           kernel.name, why);
       resize(*op.results[i], *shapes[i]);
     }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "ir/stopwatch.h"
 #include "runtime/batch.h"
 #include "runtime/profile.h"
 #include "runtime/session_program.h"
@@ -16,13 +17,6 @@ using Clock = RunTimes::Clock;
 
 double microseconds(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::micro>(to - from).count();
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 /// Turns the executor's timestamps on, and off again in the destructor.

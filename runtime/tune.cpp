@@ -149,8 +149,8 @@ int64_t sortedIds(const Item& body, const Value* operand) {
   return 0;
 }
 
-/// Normally distributed floats of any width, flags that are 0 or 1, or ids that are in range for what the region reads. Offsets of sorted
-/// ids give each row as many.
+/// Normally distributed floats of any width, flags that are 0 or 1, or ids that are in range for what the region reads.
+/// Offsets of sorted ids give each row as many.
 Result<HostArray> randomPattern(const Op& fused, int binding, const Type& type, uint64_t seed) {
   const std::string name = fmt::format("in{}", binding);
   if (isFloat(type.dtype)) return initialValue(name, type, "randn", {}, seed);
@@ -189,12 +189,6 @@ Result<void> fillInputs(Executor& executor, const Op& fused, uint64_t seed) {
   return {};
 }
 
-double medianOf(std::vector<double> values) {
-  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 /// Runs f until every schedule has been timed often enough.
 Result<void> time(Executor& executor, std::vector<TimedSchedule>& schedules, const TuneOptions& options) {
   executor.measure(vulkan::Timestamps::commands);
@@ -219,7 +213,7 @@ Result<void> time(Executor& executor, std::vector<TimedSchedule>& schedules, con
   }));
   for (size_t i = 0; i < times.size(); ++i) {
     schedules[i].least = *std::ranges::min_element(times[i]);
-    schedules[i].median = medianOf(std::move(times[i]));
+    schedules[i].median = median(std::move(times[i]));
   }
   TG_TRY(std::vector<vulkan::KernelStatistics> told, executor.statistics("f"));
   for (size_t i = 0; i < schedules.size(); ++i) schedules[i].statistics = std::move(told[i + 1]);

@@ -24,7 +24,6 @@ namespace {
 
 using decomposition::product;
 
-constexpr int64_t kVector = 8;  ///< elements of 16 bits that are loaded at a time for matrix units
 const std::vector<int64_t> kChannelsLast{0, 2, 3, 1};
 
 /// The windows of an NxHxWxC image as Nx(OH·OW)x(kh·kw·C). `backwards`: each window is read from its last element, step 1.

@@ -26,8 +26,9 @@ constexpr int kCompositePrimitives = 8;
 /// Most views in a chain before one of them is stored, chosen: index arithmetic grows with each.
 constexpr int kMostViews = 64;
 
-/// Most cheap ops that sink-maps and narrow-results let several kernels repeat, chosen: a batch norm's difference is one. What
-/// they read does not count where it has at most one part in kSmallLeaf of the bytes, such as the means of channels.
+/// Most cheap ops that sink-maps and narrow-results let several kernels repeat, chosen: a batch norm's difference is
+/// one. What they read does not count where it has at most one part in kSmallLeaf of the bytes, such as the means of
+/// channels.
 constexpr int kMostOpsSunk = 3;
 constexpr int64_t kSmallLeaf = 64;
 
@@ -115,9 +116,9 @@ constexpr int64_t kLeastNarrowPiece = 32;
 /// Most terms that one invocation sums in such a product while others are idle. On an H100 4096 x 768 by 768 x 10 took 56 µs
 /// whole, 26 in slices.
 constexpr int64_t kLongestNarrow = 256;
-/// The same in a product with blocks of the smallest side, kLeastBlock, for at most one in kIdleShare of the processors. On an
-/// H100 64 x 1024 by 1024 x 256 takes 20 µs whole, 5.7 in slices. Slices of a product of up to kLongestLoop
-/// terms have at least kLeastIdlePiece: with 128, f32 was more exact than f32x3.
+/// The same in a product with blocks of the smallest side, kLeastBlock, for at most one in kIdleShare of the
+/// processors. On an H100 64 x 1024 by 1024 x 256 takes 20 µs whole, 5.7 in slices. Slices of a product of up to
+/// kLongestLoop terms have at least kLeastIdlePiece: with 128, f32 was more exact than f32x3.
 constexpr int64_t kLongestIdle = 512, kLeastIdlePiece = 256, kLeastBlock = 32, kIdleShare = 8;
 /// The side of a workgroup's block in a small product, and how many such blocks each processor gets, chosen: while some
 /// wait for loads, others compute.
@@ -140,6 +141,8 @@ constexpr int64_t kBlockRows = 64, kBlockColumns = 128;
 constexpr double kStorePiece = 48;
 /// The large block of a product by matrix units whose operands have 16 bits in memory.
 constexpr int64_t kMatrixRows = 128, kMatrixColumns = 256;
+/// Elements of 16 bits that one access of 16 bytes moves.
+constexpr int64_t kVector = 8;
 /// The time of the kernel that adds the slices of such a product, in µs, and the bytes of slices that it reads in a µs:
 /// measured on an H200, where the sum of 2 slices of 2048 x 1024 takes 8.3 µs.
 constexpr double kSumOfPieces = 4.5, kSummedBytes = 4.3e6;

@@ -41,10 +41,7 @@ struct Term {
 
 /// The axes of a sum, in order, and the shape of what it adds.
 struct Axes {
-  explicit Axes(const Op& sum) : shape(sum.in(0)->type.shape) {
-    for (int64_t axis : as::sum(sum).axes()) axes.push_back(normalAxis(axis, shape.rank()));
-    std::ranges::sort(axes);
-  }
+  explicit Axes(const Op& sum) : shape(sum.in(0)->type.shape), axes(reducedAxes(sum)) {}
   /// The extent of a value along an axis of `shape`, if it is broadcast to that.
   int64_t extent(const Shape& of, int64_t axis) const {
     const int64_t own = axis - (shape.rank() - of.rank());
@@ -90,10 +87,8 @@ bool Factorer::deviates(const Value& value, const Axes& axes) {
   const as::sub sub(*value.def);
   const Op* mean = sub.rhs()->def;
   if (!mean || mean->code != Opcode::mean || mean->in(0) != sub.lhs()) return false;
-  std::vector<int64_t> over;
-  for (int64_t axis : as::mean(*mean).axes()) over.push_back(normalAxis(axis, mean->in(0)->type.rank()));
-  std::ranges::sort(over);
-  return mean->in(0)->type.shape == axes.shape && over == axes.axes && axes.addsSame(*mean->result());
+  return mean->in(0)->type.shape == axes.shape && reducedAxes(*mean) == axes.axes &&
+         axes.addsSame(*mean->result());
 }
 
 /// The term that is the product of two values, of which these are the terms. A value with several terms stays a factor.

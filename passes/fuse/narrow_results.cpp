@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// narrow-results: stores results of kernels in 16 bits where that loses nothing, and one value in place of several maps of it.
+// narrow-results: stores results of kernels in 16 bits where that loses nothing, and one value in place of several maps
+// of it.
 //
 //   before:  %a, %b = tg.fused (…) { %w = tg.cast %n : f32   %m = tg.select %mask, %w, 0   %a = tg.mul %m, %gain
 //                                    %b = tg.mul %m, %scale   tg.yield %a, %b }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pad-classes: pads the classes of a cross entropy in 16 bits, so that each row of its logits begins at a multiple of 16 bytes.
-// Products on matrix units load and store rows by 16 bytes; with a vocabulary of 50 257 they went by 2.
+// pad-classes: pads the classes of a cross entropy in 16 bits, so that each row of its logits begins at a multiple of
+// 16 bytes. Products on matrix units load and store rows by 16 bytes; with a vocabulary of 50 257 they went by 2.
 //
 //   before:  %y = tg.matmul %x, %w : tensor<8192x50257xf32>          %l = tg.cross_entropy %y, %t
 //            %d = tg.cross_entropy_grad %y, %t, %s                   %dx = tg.matmul %d, %w {transpose_b = true}
@@ -11,7 +11,8 @@
 //            %dw = tg.slice(tg.matmul %x, %d {transpose_a = true})
 //
 // The lowest number is a logit whose probability is 0, so no other class's loss or gradient changes, and the gradient of the
-// padding is 0. Targets behind the classes stay behind them. Casts between f32 and 16 bits, the bias, and reshapes are padded likewise; all other readers read a slice.
+// padding is 0. Targets behind the classes stay behind them. Casts between f32 and 16 bits, the bias, and reshapes are
+// padded likewise; all other readers read a slice.
 //
 // Requires: stage(tensor), with a target, in f32 but for casts (compute-in-f32).
 // Ensures: the values that stay are equal to the last bit. Nothing changes without matrix units, with smoothed labels, with a

@@ -50,7 +50,8 @@ bool mixesRows(const Op& op, const RowSpace& rows);
 
 /// Whether joining would repeat random draws: `own`, a kernel over rows, would compute the map `other` in each pass,
 /// drawing one number at a time. That costs more than to draw four at a time once and go through memory. With few
-/// elements the additional dispatch would cost more, so the answer is false. A sum that alone reads the draws takes each once.
+/// elements the additional dispatch would cost more, so the answer is false. A sum that alone reads the draws takes
+/// each once.
 bool repeatsDraws(const Region& own, const Region& other);
 
 }  // namespace tg::fuse

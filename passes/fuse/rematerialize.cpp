@@ -14,8 +14,8 @@
 // that is computed last, without reading it: the copy then depends on that operand, so that later passes do not move it
 // up.
 //
-// Values of one group, such as the 16-bit copies of weights, lie in memory together. Their kernel runs again as a whole, once,
-// if it reads only parameters and states: its reads are several times the bytes that are spared.
+// Values of one group, such as the 16-bit copies of weights, lie in memory together. Their kernel runs again as a
+// whole, once, if it reads only parameters and states: its reads are several times the bytes that are spared.
 //
 // Requires: stage(fused). c1: recompute is 0, which changes nothing, or more.
 // Ensures: the peak of live bytes is no higher; a copy costs a map, a pass over rows, or a product of few terms.

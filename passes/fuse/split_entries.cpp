@@ -25,10 +25,8 @@ namespace {
 
 /// Whether an op with one axis or several, which it has as tg.sum does, works along this one.
 bool isAlong(const Op& op, std::string_view name, int axis) {
-  const int rank = op.in(0)->type.rank();
-  if (name == "axis") return normalAxis(op.intAttr(name), rank) == axis;
-  const std::vector<int64_t> axes = as::sum(op).axes();
-  return std::ranges::any_of(axes, [&](int64_t each) { return normalAxis(each, rank) == axis; });
+  if (name == "axis") return normalAxis(op.intAttr(name), op.in(0)->type.rank()) == axis;
+  return contains(reducedAxes(op), axis);
 }
 
 /// Operands that broadcast to the result, whose last `own` axes are no entries; nothing if none of them is cut.
@@ -46,8 +44,8 @@ std::optional<Entries> broadcasting(const Op& op, int own) {
   return how;
 }
 
-/// Entries are those of the first operand, not along its last `own` axes; operands with as many along that axis are cut. Those from `behind` on
-/// broadcast to the first one's axes.
+/// Entries are those of the first operand, not along its last `own` axes; operands with as many along that axis are
+/// cut. Those from `behind` on broadcast to the first one's axes.
 std::optional<Entries> together(const Op& op, int own, int behind) {
   const Shape& shape = op.in(0)->type.shape;
   const int axis = entryAxis(shape);

@@ -200,9 +200,11 @@ class ProductSplitter {
       const double bytes = static_cast<double>(count * out.elements()) * sizeof(float);
       return product + (count > 1 ? kSumOfPieces + bytes / kSummedBytes : 0);
     };
+    // Slices begin at multiples of 16 bytes if the whole does.
+    auto aligned = [&](int64_t count) { return inner % kVector != 0 || inner / count % kVector == 0; };
     int64_t best = 1;
     for (int64_t count = 2; count <= inner / kShortestPiece; ++count)
-      if (inner % count == 0 && time(count) < kWorthwhile * time(best)) best = count;
+      if (inner % count == 0 && aligned(count) && time(count) < kWorthwhile * time(best)) best = count;
     return best;
   }
 

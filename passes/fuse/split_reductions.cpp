@@ -243,9 +243,7 @@ class Splitter {
   /// device idle: first the last run of neighbouring axes.
   Value* splitApart(const Op& op) {
     const Shape& shape = op.in(0)->type.shape;
-    std::vector<int64_t> axes = as::sum(op).axes();
-    for (int64_t& axis : axes) axis = normalAxis(axis, shape.rank());
-    std::ranges::sort(axes);
+    std::vector<int64_t> axes = reducedAxes(op);
     size_t run = axes.size();
     while (run > 1 && axes[run - 1] == axes[run - 2] + 1) --run;
     int64_t results = op.result()->type.elements(), count = shape.elements() / results;

@@ -4,8 +4,8 @@
 // The VJP first runs the kernel forward, to keep values that memory holds on the way, then backward. Operands of a backward
 // step are computed again where they are needed. Values read from memory, and the carried values of loops, are kept in
 // `tape` buffers, or in `local` ones if there are few trips. A shared or local buffer that a block fills and then reads is
-// filled again instead (kernel_facts.h). Buffers that are read and written have an adjoint buffer, whose elements are read and
-// cleared where the kernel overwrites them.
+// filled again instead (kernel_facts.h). Buffers that are read and written have an adjoint buffer, whose elements are
+// read and cleared where the kernel overwrites them.
 #pragma once
 
 #include <memory>

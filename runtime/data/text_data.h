@@ -23,8 +23,8 @@ class Vocabulary {
   int size() const { return static_cast<int>(symbols_.size()); }
   /// The bytes in order of their ids.
   const std::string& symbols() const { return symbols_; }
-  /// One line of ASCII: printable bytes as they are, then `
-  /// `, `\t`, `\r`, `\\`, and `\xHH` for all others.
+  /// One line of ASCII: printable bytes as they are, the escapes for line break, tab, carriage return and backslash
+  /// of C, and `\xHH` for all others.
   std::string printable() const;
 
   /// The id of a byte, or -1 if it is not in the vocabulary.

@@ -68,7 +68,11 @@ Result<std::vector<NdArray>> evalCustom(const Op& op, std::span<const NdArray* c
   const std::vector<CustomParam> params = customParams(*source);
   KernelRunOptions options = context.kernel;
   options.wide = !context.exact;
-  options.complete = true;
+  // A caller may leave alone what a kernel does not store, by a slice.
+  options.complete = std::ranges::any_of(op.results, [](const auto& result) {
+    return std::ranges::any_of(result->uses,
+                               [](const Use& use) { return use.user()->code != Opcode::slice; });
+  });
   const KernelBytes memory(options.wide);
   std::vector<std::vector<std::byte>> bytes;
   for (size_t index = 0; index < params.size(); ++index)

@@ -59,7 +59,7 @@ struct KernelCounters {
   int64_t races = 0;          ///< accesses to an element that another invocation accesses without an order
   int64_t rewrites = 0;       ///< stores to an `out` element that was written before
   int64_t uninitialised = 0;  ///< reads of shared, local or tape elements that nobody wrote, shuffles from a
-                              ///< lane that has not arrived, and `out` buffers that are not `complete`
+      ///< lane that has not arrived, and `out` buffers with elements that nobody wrote
   std::vector<std::string> findings;  ///< the first of each, as text
 };
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "ir/stopwatch.h"
 #include "runtime/train/run_page.h"
 
 namespace tg {
@@ -47,12 +48,7 @@ RunSummary RunSummarizer::finish(const std::string& name, int64_t steps) const {
   RunSummary summary = summary_;
   summary.name = name;
   summary.steps = steps;
-  if (!rates_.empty()) {
-    std::vector<double> rates(rates_.begin(), rates_.end());
-    auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-    std::nth_element(rates.begin(), middle, rates.end());
-    summary.itemsPerSecond = *middle;
-  }
+  if (!rates_.empty()) summary.itemsPerSecond = median({rates_.begin(), rates_.end()});
   if (!recent_.empty()) {
     const int64_t done = recent_.back().first - recent_.front().first;
     const double seconds = recent_.back().second - recent_.front().second;

@@ -135,12 +135,12 @@ Result<std::string> Trainer::faultOf(const StepResult& step) {
     if (norm) return fmt::format("the norm of the gradients is {} at step {}", *norm, step.step);
   } else {
     TG_TRY(Snapshot after, snapshot());
-    TG_TRY(std::string found, notFinite(sourceOf(after.params), sourceOf(after.states)));
-    if (together_) {  // each rank has checked its own shards
-      TG_TRY(const std::vector<std::string> all, options_.ranks->allGather(found));
-      found = *std::ranges::max_element(all);
-    }
+    TG_TRY(const std::string found, faultIn(after));
     if (!found.empty()) return fmt::format("{} after step {}", found, step.step);
+    if (step.applied)
+      beforeUpdate_.reset();
+    else if (!beforeUpdate_)
+      beforeUpdate_ = std::move(good_);
     good_ = std::move(after);
   }
   state_.withoutUpdate = 0;
@@ -159,21 +159,43 @@ static std::string alsoLeftOut(int64_t before) {
   return fmt::format(", and the {} steps before it were left out too", before);
 }
 
-/// Restores params and states as the last good step left them. Functions that were due behind the step are called again: the
-/// batch counts in the mean of accumulated gradients with a gradient of 0. If no batch of an update is good, it is left out.
+/// The first element of params and states of any rank that is not finite, or "".
+Result<std::string> Trainer::faultIn(const Snapshot& taken) {
+  TG_TRY(std::string found, notFinite(sourceOf(taken.params), sourceOf(taken.states)));
+  if (!options_.ranks) return found;
+  // Gradients that are not summed over the ranks yet, and shards, are each rank's own.
+  TG_TRY(const std::vector<std::string> all, options_.ranks->allGather(found));
+  return *std::ranges::max_element(all);
+}
+
+Result<void> Trainer::restore(const Snapshot& taken) {
+  TG_CHECK(session_.uploadParams(taken.params));
+  return session_.uploadStates(taken.states);
+}
+
+/// Restores params and states as the last good step left them. Functions that were due behind the step are called again:
+/// the batch counts in the mean of accumulated gradients with a gradient of 0. An update of which no batch is good, or
+/// whose result is not finite, is left out, together with its gradients.
 Result<void> Trainer::leaveOut(const StepResult& step, const std::string& why, TrainObserver& observer) {
-  TG_CHECK(session_.uploadParams(good_.params));
-  TG_CHECK(session_.uploadStates(good_.states));
+  TG_CHECK(restore(good_));
   ++summary_.leftOut;
-  const std::string data = notFiniteInput(step.step);
-  observer.onSkip(step, data.empty() ? why : fmt::format("{}: input {}", why, data));
   state_.withoutUpdate += options_.stride;
   sessionFailed_ = true;
-  TG_TRY(const bool called, session_.repeatDue(state_.withoutUpdate / options_.stride));
-  if (called) {
-    TG_TRY(good_, snapshot());
+  TG_TRY(bool updated, session_.repeatDue(state_.withoutUpdate / options_.stride));
+  if (updated) {
+    TG_TRY(Snapshot after, snapshot());
+    TG_TRY(const std::string found, faultIn(after));
+    updated = found.empty();
+    if (updated)
+      good_ = std::move(after);
+    else if (beforeUpdate_)
+      good_ = *std::move(beforeUpdate_);
+    if (!updated) TG_CHECK(restore(good_));
   }
+  if (step.applied) beforeUpdate_.reset();
   sessionFailed_ = false;
+  const std::string data = notFiniteInput(step.step);
+  observer.onSkip(step, data.empty() ? why : fmt::format("{}: input {}", why, data), updated);
   const bool allOfRun = state_.withoutUpdate == state_.step && state_.step >= options_.steps;
   if (state_.withoutUpdate >= kMostLeftOut || allOfRun)
     endAtFault(why + alsoLeftOut(state_.withoutUpdate - options_.stride), state_.step);

@@ -85,8 +85,9 @@ class TrainObserver {
   virtual bool wantsSession(int64_t /*step*/) const { return false; }
   virtual Result<void> onStep(const StepResult&) { return {}; }
   virtual Result<void> onEval(const EvalResult&) { return {}; }
-  /// `why` says what was not finite, such as `the loss is nan at step 7`.
-  virtual void onSkip(const StepResult&, const std::string& /*why*/) {}
+  /// `why` says what was not finite, such as `the loss is nan at step 7`; `updated`: an update was made all the same, by the
+  /// gradients of other batches.
+  virtual void onSkip(const StepResult&, const std::string& /*why*/, bool /*updated*/) {}
   /// A checkpoint of this step is complete. Later steps may already have been reported.
   virtual void onSave(const std::string& /*path*/, int64_t /*step*/) {}
   /// The loop has waited this long for a checkpoint. The time belongs to no step.
@@ -147,6 +148,8 @@ class Trainer {
   Result<std::string> faultOf(const StepResult& step);
   Result<void> leaveOut(const StepResult& step, const std::string& why, TrainObserver& observer);
   Result<Snapshot> snapshot();
+  Result<std::string> faultIn(const Snapshot& taken);
+  Result<void> restore(const Snapshot& taken);
   /// What was found while tensors were read.
   struct Watch {
     std::string found;    ///< the first element that is not finite
@@ -187,12 +190,15 @@ class Trainer {
   TrainState state_;
   TrainSummary summary_;
   std::deque<double> last_;
-  Snapshot good_;                 ///< with OnNan::skip: params and states after the last good step
-  std::set<std::string> given_;   ///< params and states that were not finite before the first step, such as masks
-  bool together_ = false;         ///< states are sharded: all ranks save together
-  bool saveAsked_ = false;        ///< by this rank, for all ranks to save together
-  bool scalesLoss_ = false;       ///< the module leaves out updates by gradients that are not finite
-  int64_t begun_ = 0;             ///< the newest step begun; the state has the newest step reported
+  /// With OnNan::skip and accumulated gradients: params and states before the update that was begun.
+  std::optional<Snapshot> beforeUpdate_;
+  Snapshot good_;  ///< with OnNan::skip: params and states after the last good step
+  std::set<std::string>
+      given_;                ///< params and states that were not finite before the first step, such as masks
+  bool together_ = false;    ///< states are sharded: all ranks save together
+  bool saveAsked_ = false;   ///< by this rank, for all ranks to save together
+  bool scalesLoss_ = false;  ///< the module leaves out updates by gradients that are not finite
+  int64_t begun_ = 0;        ///< the newest step begun; the state has the newest step reported
   double began_ = 0, saved_ = 0;  ///< seconds of the steady clock
   double before_ = 0;             ///< seconds of the run's earlier parts
   int64_t savedStep_ = -1;

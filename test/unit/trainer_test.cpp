@@ -104,7 +104,7 @@ class Listener : public TrainObserver {
     evaluations.push_back(eval.loss);
     return {};
   }
-  void onSkip(const StepResult& step, const std::string& why) override {
+  void onSkip(const StepResult& step, const std::string& why, bool) override {
     heard.push_back(fmt::format("skip {}", step.step));
     skipped.push_back(why);
   }

@@ -84,6 +84,12 @@ Result<void> Check::setUp() {
   if (const Item* func = module_.func(flags_.function); func && !hasLoss(*func))
     return failAt(func->loc, "@{}: its first result is differentiated, so it must be one float number",
                   func->name);
+  for (const Op* op : module_.func(flags_.function)->body.ops)
+    if (op->code == Opcode::fused &&
+        anyInside(*op, [](const Op& in) { return in.code == Opcode::stop_gradient; }))
+      return failAt(
+          op->loc, "a kernel has a tg.stop_gradient, which differences would pass; check the module of stage "
+                   "tensor");
   TG_CHECK(setStorage());
   TG_CHECK(setInputs());
   return holdStopped();

@@ -153,7 +153,7 @@ struct Eval : Verb {
     model.weights = trained.found.file;
     TG_TRY(std::unique_ptr<Module> source, loadModule(app, model));
     std::vector<std::string> notes;
-    if (!source->func("train") && !source->func(kEval)) return fail("{} has no function @eval", model.file);
+    if (!source->func(kTrain) && !source->func(kEval)) return fail("{} has no function @eval", model.file);
     TG_CHECK(ensureEval(*source, notes));
     TG_TRY(out.feed, feedOf(*source, trained, started, runDir));
     if (model.firstRank())

@@ -265,9 +265,11 @@ static void warnOfInitialStates(const Module& module, const Weights& weights, co
     }
   }
   if (!lacking.empty())
-    fmt::print(stderr,
-               "warning: {} has no state {}: {} the initial value; a run or a checkpoint has states\n",
-               weights.file, fmt::join(lacking, ", "), lacking.size() == 1 ? "it has" : "they have");
+    fmt::print(
+        stderr,
+        "warning: {} has no value of {}: the initial value is used; --weights of a run or a checkpoint has "
+        "all states\n",
+        weights.file, fmt::join(lacking, ", "));
 }
 
 Result<void> restoreStates(const OpenModel& model, const Weights& weights) {

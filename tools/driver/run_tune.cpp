@@ -136,7 +136,7 @@ struct TuneVerb : Verb {
 
   Result<std::unique_ptr<Module>> load(const CLI::App& app) {
     TG_TRY(std::unique_ptr<Module> module, loadSource(app, model));
-    if (module->func("train")) takeOwnPipeline(*module, model, "train");
+    if (module->func(kTrain)) takeOwnPipeline(*module, model, kTrain);
     if (module->stage > Stage::fused)
       return fail("{} is of stage {}, whose schedules are made use of already: give a module of stage tensor "
                   "or fused",

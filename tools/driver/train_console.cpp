@@ -101,7 +101,7 @@ void TrainConsole::header(const ModelFlags& model) {
   SessionInfo info = open.session->info();
   line("device {} ({})", info.device, info.why);
   if (!info.driver.empty()) line("driver {}", info.driver);
-  auto kernels = open.session->kernelCount("train");
+  auto kernels = open.session->kernelCount(kTrain);
   line("seed {} | parameters {} | arena {} (persistent {}, io {}, transient {}, lower bound {}) | kernels {} "
        "| compile {:.0f} ms",
        model.seed, info.parameters, megabytes(info.persistentBytes + info.ioBytes + info.arenaBytes),
@@ -153,9 +153,16 @@ void TrainConsole::wrote(const Result<void>& result) {
 
 Result<void> TrainConsole::recordStep(const StepResult& step, double milliseconds, double itemsPerSecond) {
   std::vector<std::pair<std::string, double>> values = {{"loss", step.loss}};
+  // A result whose name another column has gets a number behind it.
+  std::vector<std::string> taken = {"step", "time", "loss", "lr", "ms", "items_per_s", "save_ms", "val_loss"};
   for (size_t i = 1; i < step.results.size(); ++i) {
     const auto& [name, value] = step.results[i];
-    if (value.elements() == 1) values.emplace_back(name == "grad_norm" ? "norm" : name, value.at(0));
+    if (value.elements() != 1) continue;
+    const std::string wanted = name == "grad_norm" ? "norm" : name;
+    std::string column = wanted;
+    for (int number = 2; contains(taken, column); ++number) column = fmt::format("{}_{}", wanted, number);
+    taken.push_back(column);
+    values.emplace_back(column, value.at(0));
   }
   values.emplace_back("lr", step.learningRate);
   values.emplace_back("ms", milliseconds);
@@ -224,9 +231,9 @@ Result<void> TrainConsole::onEval(const EvalResult& eval) {
   return {};
 }
 
-void TrainConsole::onSkip(const StepResult& step, const std::string& why) {
-  line("step {}/{} | loss {} | left out, parameters are as before it: {}", step.step, training_.options.steps,
-       step.loss, why);
+void TrainConsole::onSkip(const StepResult& step, const std::string& why, bool updated) {
+  line("step {}/{} | loss {} | left out, {}: {}", step.step, training_.options.steps, step.loss,
+       updated ? "the update is that of the other batches" : "parameters are as before it", why);
 }
 
 void TrainConsole::onSave(const std::string& path, int64_t) { line("saved {}", path); }

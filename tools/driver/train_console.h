@@ -44,7 +44,7 @@ class TrainConsole : public TrainObserver {
   bool wantsSession(int64_t step) const override { return samplesAt(step); }
   Result<void> onStep(const StepResult& step) override;
   Result<void> onEval(const EvalResult& eval) override;
-  void onSkip(const StepResult& step, const std::string& why) override;
+  void onSkip(const StepResult& step, const std::string& why, bool updated) override;
   void onSave(const std::string& path, int64_t step) override;
   void onWait(double seconds) override;
   void onNote(const std::string& text) override { line(text); }

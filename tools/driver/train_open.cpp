@@ -2,7 +2,6 @@
 #include "tools/driver/train_open.h"
 
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -165,24 +164,6 @@ Result<void> openSampler(const TrainFlags& flags, uint64_t seed, OpenTraining& o
   options.seed = seed;
   out.sampler =
       std::make_unique<Sampler>(*out.model.session, **predict, *out.feed->vocabulary(), std::move(options));
-  return {};
-}
-
-/// Fails if results of a step, which become columns of metrics.jsonl, have the name of another column.
-Result<void> checkColumns(const Module& module) {
-  std::set<std::string> taken = {"step", "time", "lr", "ms", "items_per_s", "save_ms", "val_loss", "loss"};
-  for (const Item* func : module.all(ItemKind::func)) {
-    const bool trains = func->name == kTrain;
-    if (!trains && !find(func->attrs, "every")) continue;
-    for (size_t i = trains ? 1 : 0; i < func->results.size(); ++i) {
-      const NamedType& result = func->results[i];
-      const std::string column = result.name == "grad_norm" ? "norm" : result.name;
-      if (result.type.elements() == 1 && !taken.insert(column).second)
-        return failAt(func->loc,
-                      "@{} returns {}, which is the name of another column of metrics.jsonl; rename it",
-                      func->name, result.name);
-    }
-  }
   return {};
 }
 
@@ -393,7 +374,6 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   TG_CHECK(takeStart(model, flags, run, share, module, out));
   TG_CHECK(compileTraining(model, flags, std::move(module), out));
   if (flags.sampleEvery) TG_CHECK(openSampler(flags, model.seed, out));
-  TG_CHECK(checkColumns(*out.model.session->module()));
   out.schedule = scheduleOf(*out.model.source);
   beginState(saved, share, model, out);
   auto ready = out.resumed ? restore(*out.model.session, *out.checkpoint, share)

@@ -61,7 +61,7 @@ Result<RankShare> shareOf(const CLI::App& app, const ModelFlags& model, const Tr
   final.dims.clear();  // already set in the module's text
   RankShare share;
   TG_TRY(share.ran, loadModule(app, final));
-  const int64_t calls = callsPerUpdate(*share.ran), rows = batchSize(*source.func("train"));
+  const int64_t calls = callsPerUpdate(*share.ran), rows = batchSize(*source.func(kTrain));
   // Each call takes a batch, or with --micro-batch a part of one.
   const int64_t parts = flags.microBatch && rows ? rows / flags.microBatch : 1;
   const int64_t all = saved.batches ? saved.batches : saved.ranks * calls, batches = all / parts;
