@@ -120,7 +120,7 @@ class ProductSplitter {
     if (isSplit(op) && target_.multiplies(DType::f16) && inner > kLongestLoop)
       even(fewestIdle(out, inner, 1, inner, {kHalvedSide, kHalvedSide, kStoreHalvedPiece}));
     else if (readsNarrow(op))
-      even(fastestCount(out, inner));
+      even(fastestCount(out, inner, !ta || tb));
     else if (target_.matmul == "shared" && !pieces.missing(inner) && !sharesSteps(out, pieces.count))
       even(fewestIdle(out, inner, pieces.count, kMostPieces * pieces.count,
                       {kBlockRows, kBlockColumns, kStorePiece}));
@@ -193,15 +193,17 @@ class ProductSplitter {
   }
 
   /// The number of slices with which a product of 16-bit operands and the sum of its slices take the least estimated time.
-  int64_t fastestCount(const Shape& out, int64_t inner) const {
+  /// If an operand lies along k, slices begin at multiples of 16 bytes if the whole does.
+  int64_t fastestCount(const Shape& out, int64_t inner, bool alongK) const {
     const int64_t m = out[out.rank() - 2], n = out.back(), batch = out.elements() / (m * n);
     auto time = [&](int64_t count) {
       const double product = narrowProductTime({m, n, inner / count, batch * count}, target_);
       const double bytes = static_cast<double>(count * out.elements()) * sizeof(float);
       return product + (count > 1 ? kSumOfPieces + bytes / kSummedBytes : 0);
     };
-    // Slices begin at multiples of 16 bytes if the whole does.
-    auto aligned = [&](int64_t count) { return inner % kVector != 0 || inner / count % kVector == 0; };
+    auto aligned = [&](int64_t count) {
+      return !alongK || inner % kVector != 0 || inner / count % kVector == 0;
+    };
     int64_t best = 1;
     for (int64_t count = 2; count <= inner / kShortestPiece; ++count)
       if (inner % count == 0 && aligned(count) && time(count) < kWorthwhile * time(best)) best = count;
