@@ -310,12 +310,18 @@ std::vector<FunctionLowering::Access> FunctionLowering::accessesOf(const Op& fus
 Result<void> FunctionLowering::checkRanges(const Op& fused, const KnownKernel& kernel,
                                            const std::vector<Access>& accesses) const {
   std::vector<ResultSlot> slots = resultSlots(fused);
+  const bool planned = find(module_.attrs, "target") != nullptr;  // for this target
   for (size_t index = 0; index < accesses.size(); ++index) {
-    if (accesses[index].mode == "texel") continue;
-    if (gives(target_, LimitId::storageRange, accesses[index].range.bytes)) continue;
+    const ByteRange& range = accesses[index].range;
     const LoweredKernel::Param& param = kernel.params[index];
     const Value* value =
         param.isResult ? fused.result(slots[param.index].first) : bindingSources(fused, param.index)[0];
+    if (planned && range.offset % target_.alignment != 0)
+      return failAt(
+          fused.loc,
+          "the kernel of %{}: %{} begins at byte {} of @{}, no multiple of {}, the alignment of target '{}'",
+          fused.result()->name, value->name, range.offset, range.buffer, target_.alignment, target_.name);
+    if (accesses[index].mode == "texel" || gives(target_, LimitId::storageRange, range.bytes)) continue;
     return overBinding(fused.loc, fmt::format("the kernel of %{}: %{}", fused.result()->name, value->name),
                        accesses[index].range.bytes, limitOf(target_, LimitId::storageRange), target_)
         .note(value->loc, "%{} is defined here", value->name);
