@@ -68,7 +68,7 @@ struct FragmentTile {
   int64_t patch;                ///< columns that go through shared memory at a time
   KV subgroup;                  ///< the subgroup's number in the workgroup
   int64_t subgroups;            ///< number of subgroups in the workgroup
-  Value* room;                  ///< shared memory that is free for patches after a barrier; may be null
+  Value* room;  ///< an operand's tile that may hold the patches after a barrier; null if none may
 };
 
 /// Computes and stores all results of the region from the sums, one row of matrices after another. `operands` come

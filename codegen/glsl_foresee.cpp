@@ -67,8 +67,7 @@ bool GlslPrinter::selectsAlike(const Op& op) const {
   });
 }
 
-/// Notes what a driver may compute ahead in a block, in which it may find more each time: local memory may be read in a
-/// loop in front of the store. Vectors of one float literal are not noted: tiles are padded by them.
+/// Notes the values of a block that a driver may compute ahead.
 void GlslPrinter::foresee(const Block& block) {
   for (const Op* op : block.ops) {
     foresee(*op);
@@ -82,6 +81,8 @@ void GlslPrinter::foresee(const Block& block) {
   }
 }
 
+/// Notes the results of an op without regions, or the index and the carried values of a loop. Not vectors of one float
+/// literal, by which tiles are padded.
 void GlslPrinter::foresee(const Op& op) {
   const auto& in = op.operands;
   if (op.code == Opcode::k_for) {
@@ -122,7 +123,7 @@ void GlslPrinter::foreseeResults(const Op& op) {
       foreseen_.insert(op.results[index].get());
 }
 
-/// Twice, since what a loop stores to local memory may be read in front of the store in the next round.
+/// Visits the kernel twice, as a loop may load from local memory what a later op of its body stored a round before.
 void GlslPrinter::foresee() {
   for (int round = 0; round < 2; ++round) foresee(kernel_.body);
 }

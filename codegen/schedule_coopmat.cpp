@@ -17,13 +17,14 @@
 namespace tg {
 namespace {
 
-/// The time of a round of workgroups, one or two on each processor, with k terms: fixed + perTerm * k / 1024, in µs.
+/// The time in µs of a round of workgroups, one or two on each processor, that sum k terms: a fixed part, and a part for
+/// each 1024 terms.
 struct RoundTime {
-  double fixed = 0, perTerm = 0;
-  double of(int64_t k) const { return fixed + perTerm * static_cast<double>(k) / 1024; }
+  double fixed = 0, per1024 = 0;
+  double of(int64_t k) const { return fixed + per1024 * static_cast<double>(k) / 1024; }
 };
 
-constexpr int64_t kSmallSide = 64;
+constexpr int64_t kSmallSide = 64;  ///< of tiles that any product may use
 
 /// A tile of a product by matrix units, in steps along k.
 struct CoopmatTiling {
@@ -37,7 +38,7 @@ struct CoopmatTiling {
     return size.batch * ((size.m + m - 1) / m) * ((size.n + n - 1) / n);
   }
   int64_t invocations(const Target& target) const { return subgroups() * target.subgroup; }
-  /// Whether half of a tile or more lies outside of the product, though smaller ones are there.
+  /// Whether at least half of a large tile would lie outside of the product.
   bool wastes(const ProductSizes& size) const {
     return (m > kSmallSide && m >= 2 * size.m) || (n > kSmallSide && n >= 2 * size.n);
   }
@@ -246,7 +247,7 @@ std::optional<CoopmatSchedule> choose(const Op& fused, const Target& target) {
         (each.step > kSmall.step && size.inner <= each.step) || each.wastes(size) ||
         !arranger.arrange(schedule))
       continue;
-    const bool timed = each.alone.perTerm > 0;
+    const bool timed = each.alone.per1024 > 0;
     const double time = timed ? timeOf(each, size, target) : 0;
     const bool busy = each.groups(size) * each.invocations(target) >= target.parallel / 2;
     if (timed ? !best || time < least : !best && (busy || &each == &all.back()))

@@ -196,7 +196,7 @@ class OfRank {
   }
 
   std::unordered_set<const Value*> values_;
-  std::unordered_set<std::string> own_;  ///< states of integers
+  std::unordered_set<std::string> own_;  ///< states of integers that differ between ranks
 };
 
 /// Makes what @train assigns and returns beside the loss the mean over the ranks. Left as they are: sums of gradients,
@@ -275,7 +275,8 @@ Result<void> run_data_parallel(Module& module, const DataParallelOptions& option
                      whole, all, shards);
     buckets.run();
     if (func == train) {
-      // In collectives of their own: what is computed from scaled gradients is told from what is not.
+      // States have collectives of their own: mixed-precision takes all results of one that reduces scaled gradients for
+      // scaled.
       Bucketing states(module, *func, options.bucket, 1);
       addStates(*func, *step, states, context);
       states.run();

@@ -49,7 +49,7 @@ class PartsCheck {
     }
   }
 
-  /// The values that are rows, whatever other ops do.
+  /// The values that have a row for each row of the batch. Ops that the check refuses are passed over.
   std::unordered_set<const Value*> rows() {
     for (const auto& arg : func_.body.args)
       if (const int axis = batchAxis(*arg); axis >= 0) shares_[arg.get()] = {How::rows, axis};

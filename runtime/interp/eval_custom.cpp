@@ -68,7 +68,7 @@ Result<std::vector<NdArray>> evalCustom(const Op& op, std::span<const NdArray* c
   const std::vector<CustomParam> params = customParams(*source);
   KernelRunOptions options = context.kernel;
   options.wide = !context.exact;
-  // A caller may leave alone what a kernel does not store, by a slice.
+  // The kernel may leave elements unwritten if only slices read the result.
   options.complete = std::ranges::any_of(op.results, [](const auto& result) {
     return std::ranges::any_of(result->uses,
                                [](const Use& use) { return use.user()->code != Opcode::slice; });

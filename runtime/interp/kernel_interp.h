@@ -55,11 +55,12 @@ struct KernelRunOptions {
 struct KernelCounters {
   static constexpr size_t kMostFindings = 16;
 
-  int64_t outOfRange = 0;     ///< loads that gave 0; stores and atomics that were dropped
-  int64_t races = 0;          ///< accesses to an element that another invocation accesses without an order
-  int64_t rewrites = 0;       ///< stores to an `out` element that was written before
-  int64_t uninitialised = 0;  ///< reads of shared, local or tape elements that nobody wrote, shuffles from a
-      ///< lane that has not arrived, and `out` buffers with elements that nobody wrote
+  int64_t outOfRange = 0;  ///< loads that gave 0; stores and atomics that were dropped
+  int64_t races = 0;       ///< accesses to an element that another invocation accesses without an order
+  int64_t rewrites = 0;    ///< stores to an `out` element that was written before
+  /// Reads of shared, local or tape elements that nobody wrote, shuffles from a lane that has not arrived, and `out`
+  /// buffers with elements that nobody wrote.
+  int64_t uninitialised = 0;
   std::vector<std::string> findings;  ///< the first of each, as text
 };
 

@@ -190,7 +190,7 @@ class Trainer {
   TrainState state_;
   TrainSummary summary_;
   std::deque<double> last_;
-  /// With OnNan::skip and accumulated gradients: params and states before the update that was begun.
+  /// With OnNan::skip: params and states before the first batch of the current update; none at that batch.
   std::optional<Snapshot> beforeUpdate_;
   Snapshot good_;  ///< with OnNan::skip: params and states after the last good step
   std::set<std::string>
