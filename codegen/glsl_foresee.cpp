@@ -7,6 +7,7 @@
 #include <array>
 
 #include "codegen/glsl_printer.h"
+#include "ir/kernel/semantics.h"
 
 namespace tg {
 
