@@ -44,14 +44,20 @@ static std::vector<int> placesIn(const Op& norm, const std::vector<Value*>& term
   return static_cast<int>(places.size()) == count ? places : std::vector<int>{};
 }
 
+FlatNorms::FlatNorms(Item& func, const Target& target, Builder& build,
+                     std::unordered_map<const Op*, OpList>& before)
+    : target_(target), build_(build), before_(before) {
+  for (Op* op : func.body.ops) {
+    positions_.emplace(op, positions_.size());
+    if (op->code == Opcode::sum_of_squares) roots_.push_back(op);
+  }
+}
+
 std::optional<FlatNorms::Terms> FlatNorms::find(const Op* place, const std::vector<Value*>& terms,
                                                 bool cut) const {
-  bool isBehind = false;
-  for (Op* op : func_.body.ops) {
-    isBehind = isBehind || op == place;
-    if (op->code != Opcode::sum_of_squares) continue;
-    std::vector<int> places = placesIn(*op, terms, cut);
-    if (!places.empty()) return Terms{op, std::move(places), isBehind};
+  for (Op* root : roots_) {
+    std::vector<int> places = placesIn(*root, terms, cut);
+    if (!places.empty()) return Terms{root, std::move(places), positions_.at(place) <= positions_.at(root)};
   }
   return {};
 }

@@ -31,8 +31,7 @@ Value* rowSums(Builder& b, Value* flat, int64_t rows);
 class FlatNorms {
  public:
   /// New ops are put into `before`, under the op that they precede.
-  FlatNorms(Item& func, const Target& target, Builder& build, std::unordered_map<const Op*, OpList>& before)
-      : func_(func), target_(target), build_(build), before_(before) {}
+  FlatNorms(Item& func, const Target& target, Builder& build, std::unordered_map<const Op*, OpList>& before);
 
   /// The operands of a sum of squares that one group holds, by ascending position.
   struct Terms {
@@ -64,10 +63,11 @@ class FlatNorms {
     Value* norms = nullptr;
   };
 
-  Item& func_;
   const Target& target_;
   Builder& build_;
   std::unordered_map<const Op*, OpList>& before_;
+  std::vector<Op*> roots_;                           ///< the sums of squares, in order
+  std::unordered_map<const Op*, size_t> positions_;  ///< of the function's ops
   std::vector<std::pair<Op*, std::map<int, FlatPart>>> norms_;
 };
 

@@ -52,7 +52,11 @@ class Flattener {
  public:
   Flattener(Module& module, Item& func, const Target& target)
       : module_(module), func_(func), target_(target), build_(&module, &func),
-        norms_(func, target, build_, before_) {}
+        norms_(func, target, build_, before_) {
+    for (Op* op : func.body.ops)
+      if (op->code == Opcode::update && isNumber(*as::update(*op).value(), 0))
+        cleared_.emplace(rowsKey(*op), op);
+  }
 
   void run(std::vector<UpdateGroup> groups) {
     isAlone_ = groups.size() == 1;
@@ -89,8 +93,9 @@ class Flattener {
   std::unordered_map<const Op*, OpList> before_;  ///< new ops, by the op they precede
   std::unordered_map<const Value*, Value*> replaced_;
   FlatNorms norms_;
-  std::unordered_set<const Value*> placed_;  ///< gradients that are members of a group
-  bool isAlone_ = false;                     ///< whether there is one group
+  std::unordered_map<std::string, Op*> cleared_;  ///< updates to zero, one for a symbol or some rows of it
+  std::unordered_set<const Value*> placed_;       ///< gradients that are members of a group
+  bool isAlone_ = false;                          ///< whether there is one group
 };
 
 /// The only op of the function that reads a value, or null. New ops that are not in its body yet do not count.
@@ -406,13 +411,9 @@ void Flattener::flatten(UpdateGroup& group) {
 /// all of them.
 void Flattener::clearTogether(const std::vector<Value*>& gradients) {
   std::vector<Op*> updates;
-  std::unordered_map<std::string, Op*> cleared;  // a symbol, or some rows of it, has one update
-  for (Op* op : func_.body.ops)
-    if (op->code == Opcode::update && isNumber(*as::update(*op).value(), 0))
-      cleared.emplace(rowsKey(*op), op);
   for (const Value* gradient : gradients) {
     if (!gradient->def || gradient->def->code != Opcode::state) return;
-    if (Op** update = valueIn(cleared, rowsKey(*gradient->def))) updates.push_back(*update);
+    if (Op** update = valueIn(cleared_, rowsKey(*gradient->def))) updates.push_back(*update);
   }
   if (updates.size() != gradients.size()) return;
   RegionWriter region(updates[0]->loc);
