@@ -71,6 +71,7 @@ class RowSplitter {
   bool squares(const Op& op);
   bool reduceRanks(const Op& op);
   bool reshape(const Op& op);
+  bool concat(const Op& op);
   bool byEntries(const Op& op);
   Value* entries(Value* value, int64_t from, int64_t to);
   std::vector<RowPieces> pieceResults(const Op& op, const Entries& how, const RowBounds& bounds,

@@ -30,6 +30,29 @@ bool RowSplitter::reshape(const Op& op) {
   return true;
 }
 
+/// A concatenation of whole rows that is too large, such as an earlier run of this pass joined for the host: its operands are
+/// the pieces.
+bool RowSplitter::concat(const Op& op) {
+  const Type& type = op.result()->type;
+  const auto axis = normalAxis(as::concat(op).axis(), type.shape.rank());
+  if (type.bytes() <= limit_ || axis != entryAxis(type.shape) || axis == type.shape.rank() - 1) return false;
+  RowPieces joined{{0}, {}, true};
+  for (Value* part : as::concat(op).xs()) {
+    const int64_t start = joined.bounds.back();
+    if (const RowPieces* pieces = piecesOf(part)) {
+      joined.values.insert(joined.values.end(), pieces->values.begin(), pieces->values.end());
+      for (size_t i = 1; i < pieces->bounds.size(); ++i) joined.bounds.push_back(start + pieces->bounds[i]);
+    } else {
+      if (part->type.bytes() > limit_) return false;
+      const int64_t rows = rowCount(part->type);
+      joined.values.push_back(build().reshape(part, {rows, type.shape.back()}));
+      joined.bounds.push_back(start + rows);
+    }
+  }
+  out_.set(op.result(), std::move(joined));
+  return true;
+}
+
 /// Whether a row of a value of `shape` depends on one row of the operand: the same, one number, or a row for all.
 bool RowSplitter::hasRows(const Value* value, const Shape& shape) const {
   const Shape& own = value->type.shape;

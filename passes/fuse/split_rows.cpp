@@ -321,6 +321,7 @@ bool RowSplitter::byRowsOrTerms(const Op& op) {
   case Opcode::sum_of_squares: return squares(op);
   case Opcode::all_reduce: return reduceRanks(op);
   case Opcode::reshape: return reshape(op);
+  case Opcode::concat: return concat(op);
   case Opcode::cross_entropy:
   case Opcode::cross_entropy_grad: return crossEntropy(op);
   case Opcode::sum:
