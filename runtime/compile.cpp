@@ -2,6 +2,7 @@
 #include "runtime/compile.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "ir/text.h"
 #include "passes/pass.h"
@@ -94,10 +95,18 @@ const Item* updateFunction(const Module& module, const std::string& train) {
 }
 
 bool holdsGradients(const Module& module, const Item& func) {
-  return std::ranges::any_of(func.body.ops, [&](const Op* op) {
-    return op->code == Opcode::param_grad ||
-           (op->code == Opcode::update && module.find(ItemKind::param, op->operands[0].text));
+  std::unordered_set<std::string> read, updated;
+  bool namesGradient = false, differentiates = false;
+  walk(func.body, [&](const Op& op) {
+    namesGradient = namesGradient || op.code == Opcode::param_grad;
+    differentiates = differentiates || op.code == Opcode::grad;
+    if (op.code == Opcode::param) read.insert(op.operands[0].text);
+    if (op.code == Opcode::update && module.find(ItemKind::param, op.operands[0].text))
+      updated.insert(op.operands[0].text);
   });
+  if (namesGradient || updated.empty()) return namesGradient;
+  return differentiates ||
+         std::ranges::all_of(read, [&](const std::string& name) { return updated.contains(name); });
 }
 
 std::string ownPipeline(const Module& module, const std::string& function) {

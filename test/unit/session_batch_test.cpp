@@ -112,6 +112,38 @@ module @counting attributes {train_pipeline = "append-grad,append-sgd{lr=0.1}"} 
   }
 }
 
+// A parameter that the text updates by itself, such as a centre or a count, does not make the function one that learns.
+TEST_F(SessionTest, updatesOfSomeParamsAreNoGradients) {
+  const std::string text = R"(
+module @counting attributes {train_pipeline = "append-grad,append-sgd{lr=0.1}"} {
+  param @w : tensor<3x2xf32> {init = ones}
+  param @seen : tensor<f32> {init = zeros}
+  func @train(%x: tensor<5x3xf32>, %y: tensor<5x2xf32>) -> (loss: tensor<f32>) {
+    %w = tg.param @w : tensor<3x2xf32>
+    %seen = tg.param @seen : tensor<f32>
+    %one = tg.constant 1.0 : tensor<f32>
+    %more = tg.add %seen, %one : tensor<f32>
+    tg.update @seen, %more
+    %p = tg.matmul %x, %w : tensor<5x2xf32>
+    %d = tg.sub %p, %y : tensor<5x2xf32>
+    %q = tg.square %d : tensor<5x2xf32>
+    %loss = tg.mean %q {axes = [0, 1]} : tensor<f32>
+    return %loss : tensor<f32>
+  }
+}
+)";
+  SessionOptions given = interpOptions();
+  given.trainPipeline.reset();
+  auto session = open(parsed(text), given);
+  const double first = session->step(rows(5))->loss;
+  for (int step = 0; step < 3; ++step) EXPECT_TRUE(session->step(rows(5)));
+  EXPECT_LT(session->step(rows(5))->loss, first);
+  const NamedArrays params = *session->downloadParams();
+  const auto seen = std::ranges::find(params, "seen", &NamedArrays::value_type::first);
+  ASSERT_NE(seen, params.end());
+  EXPECT_EQ(seen->second.at(0), 5) << "one for each step";
+}
+
 TEST_F(SessionTest, oneTrainingUsesSeveralSizes) {
   auto session = open(batched(), options());
   auto oracle = open(batched(), interpOptions());
