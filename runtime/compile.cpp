@@ -96,17 +96,15 @@ const Item* updateFunction(const Module& module, const std::string& train) {
 
 bool holdsGradients(const Module& module, const Item& func) {
   std::unordered_set<std::string> read, updated;
-  bool namesGradient = false, differentiates = false;
+  bool namesGradient = false;
   walk(func.body, [&](const Op& op) {
     namesGradient = namesGradient || op.code == Opcode::param_grad;
-    differentiates = differentiates || op.code == Opcode::grad;
     if (op.code == Opcode::param) read.insert(op.operands[0].text);
     if (op.code == Opcode::update && module.find(ItemKind::param, op.operands[0].text))
       updated.insert(op.operands[0].text);
   });
   if (namesGradient || updated.empty()) return namesGradient;
-  return differentiates ||
-         std::ranges::all_of(read, [&](const std::string& name) { return updated.contains(name); });
+  return std::ranges::all_of(read, [&](const std::string& name) { return updated.contains(name); });
 }
 
 std::string ownPipeline(const Module& module, const std::string& function) {
