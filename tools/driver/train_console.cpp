@@ -155,12 +155,14 @@ Result<void> TrainConsole::recordStep(const StepResult& step, double millisecond
   std::vector<std::pair<std::string, double>> values = {{"loss", step.loss}};
   // A result whose name another column has gets a number behind it.
   std::vector<std::string> taken = {"step", "time", "loss", "lr", "ms", "items_per_s", "save_ms", "val_loss"};
+  const HostArray* norm = step.result("grad_norm");
+  if (norm) taken.emplace_back("norm");
   for (size_t i = 1; i < step.results.size(); ++i) {
     const auto& [name, value] = step.results[i];
     if (value.elements() != 1) continue;
-    const std::string wanted = name == "grad_norm" ? "norm" : name;
-    std::string column = wanted;
-    for (int number = 2; contains(taken, column); ++number) column = fmt::format("{}_{}", wanted, number);
+    std::string column = &value == norm ? "norm" : name;
+    for (int number = 2; &value != norm && contains(taken, column); ++number)
+      column = fmt::format("{}_{}", name, number);
     taken.push_back(column);
     values.emplace_back(column, value.at(0));
   }
