@@ -79,6 +79,7 @@ struct SessionInfo {
   /// In bytes; 0 on the interpreter before stage planned. A function's memory is the sum of the three.
   int64_t persistentBytes = 0, ioBytes = 0, arenaBytes = 0;
   int64_t lowerBoundBytes = 0;  ///< no plan with the same order of ops has a smaller arena
+  int64_t stepsPerUpdate = 1;   ///< more than 1 if gradients are accumulated over several steps
   std::vector<std::pair<std::string, double>> milliseconds;  ///< of compilation, by phase
   /// The text of the schedule that setLearningRate was given; "" if the module's own applies.
   std::string schedule;

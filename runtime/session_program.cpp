@@ -186,6 +186,7 @@ Result<void> SessionProgram::compile(std::unique_ptr<Module> module) {
   }
   module_ = std::move(module);
   update_ = updateFunction(*module_, options_.trainFunction);
+  info_.stepsPerUpdate = stepsPerUpdate();
   if (update_) repeated_.push_back(update_);
   for (const Item* func : module_->all(ItemKind::func))
     if (find(func->attrs, "every") && func != update_) repeated_.push_back(func);

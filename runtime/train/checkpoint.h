@@ -32,7 +32,8 @@ struct TrainState {
   std::string version;                    ///< of the program that wrote it
   std::optional<std::string> vocabulary;  ///< Vocabulary::printable
   std::optional<double> valLoss;          ///< of the last evaluation
-  int64_t withoutUpdate = 0;              ///< steps since the last good update
+  int64_t withoutUpdate = 0;              ///< updates in a row that the module left out
+  int64_t leftOut = 0;                    ///< steps in a row that were undone
   bool evaluationOwed = false;            ///< the evaluation of `step` was interrupted; resuming repeats it
   std::optional<double> bestValLoss;
   int64_t bestStep = 0;

@@ -128,6 +128,7 @@ std::string stateToJson(const TrainState& state) {
   out["steps_per_update"] = state.stepsPerUpdate;
   out["evaluation_owed"] = state.evaluationOwed;
   out["without_update"] = state.withoutUpdate;
+  out["left_out"] = state.leftOut;
   return jsonText(out, 2) + "\n";
 }
 
@@ -146,6 +147,7 @@ Result<TrainState> stateFromJson(std::string_view text, const std::string& where
   if (object.contains("steps_per_update")) members.take("steps_per_update", state.stepsPerUpdate);
   if (object.contains("evaluation_owed")) members.take("evaluation_owed", state.evaluationOwed);
   if (object.contains("without_update")) members.take("without_update", state.withoutUpdate);
+  if (object.contains("left_out")) members.take("left_out", state.leftOut);
   if (!members.wrong().empty()) return fail("{}: {}", where, members.wrong());
   if (state.step < 0) return fail("{}: expected a step of 0 and more", where);
   return state;

@@ -46,18 +46,24 @@ Result<void> Trainer::begin(const Inputs& inputs) {
 }
 
 /// A step of the session counts for several steps of the run, so the run can neither begin nor end between these.
-Result<void> Trainer::checkStride() const {
+Result<void> Trainer::countSteps() {
   const int64_t stride = options_.stride;
   if (stride < 1) return fail("stride = {} is not a number of steps, 1 or more", stride);
-  for (const auto& [what, steps] :
-       {std::pair("steps", options_.steps), std::pair("the state's step", state_.step)}) {
-    if (steps % stride == 0) continue;
-    const int64_t below = steps / stride * stride, above = below + stride;
-    return fail("{} = {} is not a multiple of stride = {}, which each step of the session counts: {}", what,
-                steps, stride,
+  const bool wholeUpdates = options_.ranks || options_.onNan == OnNan::skip;
+  grain_ = wholeUpdates ? stride * session_.info().stepsPerUpdate : stride;
+  resumedInside_ = !options_.ranks && state_.step % grain_ != 0;
+  auto check = [](const char* what, int64_t steps, int64_t unit, const std::string& called) -> Result<void> {
+    if (steps % unit == 0) return {};
+    const int64_t below = steps / unit * unit, above = below + unit;
+    return fail("{} = {} is not a multiple of {}: {}", what, steps, called,
                 below > 0 ? fmt::format("{} and {} are", below, above) : fmt::format("{} is", above));
-  }
-  return {};
+  };
+  const std::string strides = fmt::format("stride = {}, which each step of the session counts", stride);
+  const std::string updates = fmt::format("the {} steps of an update", grain_);
+  TG_CHECK(check("steps", options_.steps, stride, strides));
+  TG_CHECK(check("steps", options_.steps, grain_, updates));
+  TG_CHECK(check("the state's step", state_.step, stride, strides));
+  return options_.ranks ? check("the state's step", state_.step, grain_, updates) : Result<void>();
 }
 
 /// Collects what the checks of steps need, before the first step.
@@ -124,26 +130,25 @@ Result<std::string> Trainer::faultOf(const StepResult& step) {
   for (const auto& [name, value] : step.results)
     if (name.starts_with("grad_norm") && value.elements() == 1 && !std::isfinite(value.at(0)))
       norm = value.at(0);
-  if (norm && scalesLoss_) {
-    state_.withoutUpdate += options_.stride;
-    if (state_.withoutUpdate < kMostLeftOut) return std::string();
-    return fmt::format(
-        "the gradients of {} steps in a row, the last of them {}, are not finite at any loss scale",
-        state_.withoutUpdate, step.step);
-  }
-  if (options_.onNan == OnNan::stop) {
-    if (norm) return fmt::format("the norm of the gradients is {} at step {}", *norm, step.step);
-  } else {
+  if (options_.onNan == OnNan::skip) {
     TG_TRY(Snapshot after, snapshot());
     TG_TRY(const std::string found, faultIn(after));
     if (!found.empty()) return fmt::format("{} after step {}", found, step.step);
     if (step.applied)
-      beforeUpdate_.reset();
+      endUpdate();
     else if (!beforeUpdate_)
       beforeUpdate_ = std::move(good_);
     good_ = std::move(after);
+  } else if (norm && !scalesLoss_) {
+    return fmt::format("the norm of the gradients is {} at step {}", *norm, step.step);
   }
-  state_.withoutUpdate = 0;
+  state_.leftOut = 0;
+  // A module that scales its loss has left this update out itself. Steps between two updates tell nothing.
+  if (norm && scalesLoss_ && ++state_.withoutUpdate >= kMostLeftOut)
+    return fmt::format(
+        "the gradients of {} updates in a row, the last of them in step {}, are not finite at any loss scale",
+        state_.withoutUpdate, step.step);
+  if (!norm && step.applied) state_.withoutUpdate = 0;
   return std::string();
 }
 
@@ -168,6 +173,12 @@ Result<std::string> Trainer::faultIn(const Snapshot& taken) {
   return *std::ranges::max_element(all);
 }
 
+/// Notes that the next step begins an update.
+void Trainer::endUpdate() {
+  beforeUpdate_.reset();
+  resumedInside_ = false;
+}
+
 Result<void> Trainer::restore(const Snapshot& taken) {
   TG_CHECK(session_.uploadParams(taken.params));
   return session_.uploadStates(taken.states);
@@ -179,26 +190,36 @@ Result<void> Trainer::restore(const Snapshot& taken) {
 Result<void> Trainer::leaveOut(const StepResult& step, const std::string& why, TrainObserver& observer) {
   TG_CHECK(restore(good_));
   ++summary_.leftOut;
-  state_.withoutUpdate += options_.stride;
+  state_.leftOut += options_.stride;
   sessionFailed_ = true;
-  TG_TRY(bool updated, session_.repeatDue(state_.withoutUpdate / options_.stride));
+  TG_TRY(bool updated, session_.repeatDue(state_.leftOut / options_.stride));
+  std::string fault;
   if (updated) {
     TG_TRY(Snapshot after, snapshot());
     TG_TRY(const std::string found, faultIn(after));
     updated = found.empty();
+    if (!updated && resumedInside_)
+      fault = fmt::format("{}; {} after its update, which cannot be undone: the run was resumed inside of it",
+                          why, found);
     if (updated)
       good_ = std::move(after);
     else if (beforeUpdate_)
       good_ = *std::move(beforeUpdate_);
     if (!updated) TG_CHECK(restore(good_));
   }
-  if (step.applied) beforeUpdate_.reset();
+  if (step.applied) {
+    endUpdate();
+    state_.withoutUpdate = updated ? 0 : state_.withoutUpdate + 1;
+  }
   sessionFailed_ = false;
   const std::string data = notFiniteInput(step.step);
   observer.onSkip(step, data.empty() ? why : fmt::format("{}: input {}", why, data), updated);
-  const bool allOfRun = state_.withoutUpdate == state_.step && state_.step >= options_.steps;
-  if (state_.withoutUpdate >= kMostLeftOut || allOfRun)
-    endAtFault(why + alsoLeftOut(state_.withoutUpdate - options_.stride), state_.step);
+  const bool allOfRun = state_.leftOut == state_.step && state_.step >= options_.steps;
+  if (fault.empty() && (state_.leftOut >= kMostLeftOut || allOfRun))
+    fault = why + alsoLeftOut(state_.leftOut - options_.stride);
+  if (fault.empty() && state_.withoutUpdate >= kMostLeftOut)
+    fault = fmt::format("{}, and none of {} updates in a row could stay", why, state_.withoutUpdate);
+  if (!fault.empty()) endAtFault(fault, state_.step);
   return {};
 }
 
@@ -362,26 +383,33 @@ Result<void> Trainer::save(TrainObserver& observer, TrainControl& control, bool 
   return finish(std::move(saved), observer);
 }
 
+/// Whether what is done every `every` steps is due behind this step, or was inside the update that it ends.
+bool Trainer::restDue(int64_t step, int64_t every) const {
+  return every > 0 && step % grain_ == 0 && step / every != (step - grain_) / every;
+}
+
 /// There is also an evaluation after the last step. It comes before the checkpoint that is due then and includes it.
 bool Trainer::evalDue() const {
-  return hasEval() && (begun_ >= options_.steps || options_.due(begun_, options_.evalEvery));
+  return hasEval() && (begun_ >= options_.steps || restDue(begun_, options_.evalEvery));
 }
 
 /// Whether an interrupted evaluation of the last step remains, which the options of this part of the run ask for too.
 bool Trainer::owesEvaluation() const {
-  const bool due = state_.step == options_.steps || options_.due(state_.step, options_.evalEvery);
+  const bool due = state_.step == options_.steps || restDue(state_.step, options_.evalEvery);
   return state_.evaluationOwed && hasEval() && due;
 }
 
 bool Trainer::checkpointDue(TrainControl& control) {
+  if (!mayRest()) return false;
   if (control.checkpoint.exchange(false)) return true;
-  if (options_.due(begun_, options_.checkpointEvery)) return true;
+  if (restDue(begun_, options_.checkpointEvery)) return true;
   return options_.checkpointSeconds > 0 && now() - saved_ >= options_.checkpointSeconds;
 }
 
 /// The reason, as far as this rank knows, to end the run before the next step.
 std::optional<TrainEnd> Trainer::ownEnd(const TrainControl& control) const {
   if (!summary_.fault.empty()) return TrainEnd::notFinite;
+  if (!mayRest()) return {};
   if (begun_ >= options_.steps) return TrainEnd::done;
   if (control.stop) return TrainEnd::stopped;
   if (options_.maxSeconds > 0 && now() - began_ >= options_.maxSeconds) return TrainEnd::outOfTime;
@@ -440,7 +468,8 @@ Result<void> Trainer::settle(size_t inFlight, TrainObserver& observer) {
 /// here, since the other ranks do not know of the error.
 Error Trainer::withoutData(Error why, TrainObserver& observer, TrainControl& control) {
   if (auto ended = settle(0, observer); !ended) return ended.takeError();
-  if (together_ || state_.step == summary_.firstStep || !summary_.fault.empty()) return why;
+  const bool inside = options_.ranks && state_.step % grain_ != 0;
+  if (together_ || inside || state_.step == summary_.firstStep || !summary_.fault.empty()) return why;
   if (auto saved = save(observer, control, /*mayGoOn=*/false); !saved)
     why.addNote(nullptr, saved.error().message());
   return why;
@@ -500,7 +529,7 @@ Result<TrainSummary> Trainer::run(TrainObserver& observer, TrainControl& control
   summary_ = {};
   summary_.firstStep = state_.step;
   begun_ = state_.step;
-  TG_CHECK(checkStride());
+  TG_CHECK(countSteps());
   if (session_.stepsInFlight()) return fail("the session has steps in flight; end them before it is trained");
   TG_CHECK(prepare());
   TG_CHECK(makeUp(observer, control));

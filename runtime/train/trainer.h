@@ -28,13 +28,16 @@ namespace tg {
 /// not finite in a few such steps is no fault.
 enum class OnNan : uint8_t { stop, skip };
 
-/// The run ends after this many steps in a row without a good update: one more than a loss scale can be halved.
+/// The run ends after this many updates in a row that a module leaves out, one more than a loss scale can be halved, and after
+/// this many steps in a row that are undone.
 constexpr int64_t kMostLeftOut = 25;
 
 struct TrainerOptions {
   int64_t steps = 100;  ///< of the whole run, including its earlier parts
   /// The number of the run's steps for which one step of the session counts. All steps in these options and in reports
-  /// are the run's. `steps` and the state's step must be multiples of it.
+  /// are the run's. `steps` and the state's step must be multiples of it. With several ranks or OnNan::skip, `steps` must
+  /// end an update, and the run ends, evaluates and saves only at the end of one: inside of it ranks have gradients of their
+  /// own, which a checkpoint does not hold, and a bad update is undone as a whole.
   int64_t stride = 1;
   int64_t evalEvery = 0;         ///< steps between evaluations; 0: only after the last step
   int64_t evalBatches = 0;       ///< of each evaluation; 0 means all
@@ -141,7 +144,7 @@ class Trainer {
     NamedArrays params, states;
   };
   Result<void> begin(const Inputs& inputs);
-  Result<void> checkStride() const;
+  Result<void> countSteps();
   Result<void> prepare();
   Result<void> settle(size_t inFlight, TrainObserver& observer);
   Result<TrainEnd> loop(TrainObserver& observer, TrainControl& control);
@@ -150,6 +153,7 @@ class Trainer {
   Result<Snapshot> snapshot();
   Result<std::string> faultIn(const Snapshot& taken);
   Result<void> restore(const Snapshot& taken);
+  void endUpdate();
   /// What was found while tensors were read.
   struct Watch {
     std::string found;    ///< the first element that is not finite
@@ -179,6 +183,8 @@ class Trainer {
   Result<void> finish(Saved saved, TrainObserver& observer);
   Result<void> endSave(TrainObserver& observer, bool wait);
   std::optional<TensorsCopy> copyToSave(TrainObserver& observer);
+  bool mayRest() const { return begun_ % grain_ == 0; }
+  bool restDue(int64_t step, int64_t every) const;
   bool checkpointDue(TrainControl& control);
   bool evalDue() const;
   bool owesEvaluation() const;
@@ -192,12 +198,15 @@ class Trainer {
   std::deque<double> last_;
   /// With OnNan::skip: params and states before the first batch of the current update; none at that batch.
   std::optional<Snapshot> beforeUpdate_;
+  bool resumedInside_ =
+      false;       ///< with OnNan::skip: the current update has batches of an earlier part of the run
   Snapshot good_;  ///< with OnNan::skip: params and states after the last good step
   std::set<std::string>
       given_;                ///< params and states that were not finite before the first step, such as masks
   bool together_ = false;    ///< states are sharded: all ranks save together
   bool saveAsked_ = false;   ///< by this rank, for all ranks to save together
   bool scalesLoss_ = false;  ///< the module leaves out updates by gradients that are not finite
+  int64_t grain_ = 1;        ///< after multiples of these steps the run may end, evaluate and save
   int64_t begun_ = 0;        ///< the newest step begun; the state has the newest step reported
   double began_ = 0, saved_ = 0;  ///< seconds of the steady clock
   double before_ = 0;             ///< seconds of the run's earlier parts

@@ -312,6 +312,17 @@ static Result<void> takeOptions(const ModelFlags& model, const TrainFlags& flags
   return {};
 }
 
+/// Ends a run behind a whole update where the trainer asks for that.
+static void endBehindUpdate(OpenTraining& out) {
+  TrainerOptions& options = out.options;
+  const int64_t update = options.stride * out.model.session->info().stepsPerUpdate, steps = options.steps;
+  if ((!options.ranks && options.onNan != OnNan::skip) || steps % update == 0) return;
+  options.steps = (steps / update + 1) * update;
+  out.notes.push_back(fmt::format(
+      "note: the run ends at step {} instead of {}: {} it ends behind an update, which takes {} steps",
+      options.steps, steps, options.ranks ? "with several ranks" : "with --on-nan=skip", update));
+}
+
 /// Chooses the run's folder, which only the first rank writes, and the initial parameters. For a resumed run, also
 /// replaces the module by the run's own.
 static Result<void> takeStart(ModelFlags& model, const TrainFlags& flags, const std::string& run,
@@ -374,6 +385,7 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   TG_CHECK(takeStart(model, flags, run, share, module, out));
   TG_CHECK(compileTraining(model, flags, std::move(module), out));
   if (flags.sampleEvery) TG_CHECK(openSampler(flags, model.seed, out));
+  endBehindUpdate(out);
   out.schedule = scheduleOf(*out.model.source);
   beginState(saved, share, model, out);
   auto ready = out.resumed ? restore(*out.model.session, *out.checkpoint, share)

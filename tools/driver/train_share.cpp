@@ -81,11 +81,13 @@ Result<RankShare> shareOf(const CLI::App& app, const ModelFlags& model, const Tr
   share.stepsPerUpdate = std::lcm(counted, share.batches);
   share.stride = share.stepsPerUpdate / share.batches;
   share.step = saved.step * (share.stepsPerUpdate / counted);
-  // The gradient sums in the checkpoint are those of the previous ranks.
-  if (saved.ranks != ranks && saved.step % counted != 0)
-    return usageError("step {1} of {0} is between two updates, with gradients of {2}: start as many, or "
-                      "resume a checkpoint of a multiple of {3} steps",
-                      run, saved.step, countText(saved.ranks, "rank"), counted);
+  // Inside an update each rank has sums of its own, and the checkpoint those of rank 0.
+  if (std::max(saved.ranks, ranks) > 1 && saved.step % counted != 0)
+    return usageError(
+        "step {1} of {0} is between two updates, with gradients of {2}: {3}resume a checkpoint of a "
+        "multiple of {4} steps",
+        run, saved.step, saved.ranks == 1 ? "1 rank" : "rank 0 alone",
+        saved.ranks == 1 ? "start 1 rank, or " : "", counted);
   return share;
 }
 
