@@ -28,7 +28,6 @@ CLI::Option* addSetDimFlag(CLI::App& app, std::vector<std::string>& into) {
       .add_option("--set-dim", into,
                   "set the extent of the axes of this name, such as time=256; may be repeated")
       ->option_text("NAME=N")
-      ->allow_extra_args(false)
       ->check([](const std::string& text) {
         auto given = namedExtent(text);
         return given ? std::string() : given.error().message();

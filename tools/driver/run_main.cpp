@@ -84,6 +84,10 @@ OpenVerb openVerb(const VerbInfo& info) {
   open.app->get_formatter()->column_width(34);
   open.app->set_help_flag("-h,--help", "print this help");
   open.verb->describe(*open.app);
+  // An option takes the one argument behind it, so that FILE may follow those that may be repeated.
+  for (CLI::Option* option :
+       open.app->get_options([](const CLI::Option* each) { return !each->get_positional(); }))
+    option->allow_extra_args(false);
   return open;
 }
 
