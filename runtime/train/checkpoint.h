@@ -37,11 +37,14 @@ struct TrainState {
   bool evaluationOwed = false;            ///< the evaluation of `step` was interrupted; resuming repeats it
   std::optional<double> bestValLoss;
   int64_t bestStep = 0;
-  double learningRate = 0;       ///< of the last step
-  int64_t ranks = 1;             ///< number of ranks that trained together
-  int64_t batches = 0;           ///< of one update, over all ranks and accumulating steps; 0 if not known
-  int64_t stepsPerUpdate = 0;    ///< counted as `step` is; 0 means batches / ranks
-  std::string stateHash;         ///< of the tensors; set by saving, compared by reading
+  double learningRate = 0;     ///< of the last step
+  int64_t ranks = 1;           ///< number of ranks that trained together
+  int64_t batches = 0;         ///< of one update, over all ranks and accumulating steps; 0 if not known
+  int64_t stepsPerUpdate = 0;  ///< counted as `step` is; 0 means batches / ranks
+  int64_t stride = 1;          ///< the number of these steps in one step of a rank
+  std::string stateHash;       ///< of the tensors; set by saving, compared by reading
+  std::optional<std::string>
+      options;                   ///< lines of config.toml that the run cannot change; nothing if not known
   std::string learningRateFlag;  ///< the option that replaced the module's schedule; "" if none
 };
 /// state.json as text. Numbers that JSON does not have are written as the words nan, inf and -inf.

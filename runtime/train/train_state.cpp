@@ -126,6 +126,8 @@ std::string stateToJson(const TrainState& state) {
   out["ranks"] = state.ranks;
   out["batches"] = state.batches;
   out["steps_per_update"] = state.stepsPerUpdate;
+  out["stride"] = state.stride;
+  if (state.options) out["options"] = *state.options;
   out["evaluation_owed"] = state.evaluationOwed;
   out["without_update"] = state.withoutUpdate;
   out["left_out"] = state.leftOut;
@@ -145,10 +147,13 @@ Result<TrainState> stateFromJson(std::string_view text, const std::string& where
   if (object.contains("ranks")) members.take("ranks", state.ranks);  // older programs always had one rank
   if (object.contains("batches")) members.take("batches", state.batches);
   if (object.contains("steps_per_update")) members.take("steps_per_update", state.stepsPerUpdate);
+  if (object.contains("stride")) members.take("stride", state.stride);
+  if (object.contains("options")) members.take("options", state.options);
   if (object.contains("evaluation_owed")) members.take("evaluation_owed", state.evaluationOwed);
   if (object.contains("without_update")) members.take("without_update", state.withoutUpdate);
   if (object.contains("left_out")) members.take("left_out", state.leftOut);
   if (!members.wrong().empty()) return fail("{}: {}", where, members.wrong());
+  if (state.stride < 1) return fail("{}: expected a stride of 1 and more", where);
   if (state.step < 0) return fail("{}: expected a step of 0 and more", where);
   return state;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tg-run train: runs steps, prints progress, and stores the run in a folder.
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -128,7 +129,8 @@ struct Train : Verb {
     TG_CHECK(lockRun(resume, flags, model.firstRank(), training));
     // Before its first checkpoint, a run with --resume=auto uses the options typed now.
     if (!training.checkpoint && flags.resume == "auto") return std::optional<int>();
-    TG_CHECK(withCode(exitUsage, checkTyped(run, typed)));
+    TG_CHECK(withCode(exitUsage,
+                      checkOptions(run, typed, training.checkpoint ? &training.checkpoint->state : nullptr)));
     TG_TRY(const std::optional<int> exit, parseVerb(app, overRunConfig(run, typed)));
     if (exit) return exit;
     if (!typed.contains("FILE")) model.file = RunDir{run}.model();
@@ -305,7 +307,9 @@ struct Train : Verb {
                        ? ""
                        : fmt::format(", saved at step {}", summary.checkpointStep),
                    shellWord(dir));
-    return summary.end == TrainEnd::outOfTime ? exitOk : 128 + TrainSignals::stoppedBy();
+    if (summary.end == TrainEnd::outOfTime) return exitOk;
+    const int signal = TrainSignals::stoppedBy();  // 0 if another rank was told to stop
+    return 128 + (signal ? signal : SIGTERM);
   }
 
   std::vector<CollectiveTimes> collectives_;  ///< read when the steps are done

@@ -236,29 +236,61 @@ Result<void> lockRun(const std::string& resume, const TrainFlags& flags, bool ta
   return checkRunFiles(run, out.checkpoint ? &out.checkpoint->state : nullptr);
 }
 
-Result<void> checkTyped(const std::string& run, const TypedOptions& typed) {
-  constexpr std::string_view compiled = "goes on with the module that it compiled",
-                             trained = "goes on with the parameters of its checkpoint";
-  static const std::pair<const char*, std::string_view> fixed[] = {
-      {"pipeline", compiled}, {"set-dim", compiled},  {"target", compiled},
-      {"tuning", compiled},   {"memory", compiled},   {"micro-batch", compiled},
-      {"weights", trained},   {"init-from", trained}, {"set", trained}};
+constexpr std::string_view kCompiled = "goes on with the module that it compiled",
+                           kTrained = "goes on with the parameters of its checkpoint",
+                           kDrawn = "draws the numbers of its seed";
+
+/// Values of an option as they are in any folder.
+static std::string joined(const std::string& option, const std::vector<std::string>& values) {
+  return listText(
+      values, [&](const std::string& value) { return fromAnyFolder(option, value); }, " ");
+}
+
+/// Options that a resumed run cannot change, and why.
+static constexpr std::pair<const char*, std::string_view> kFixed[] = {
+    {"pipeline", kCompiled}, {"set-dim", kCompiled},     {"target", kCompiled}, {"tuning", kCompiled},
+    {"memory", kCompiled},   {"micro-batch", kCompiled}, {"seed", kDrawn},      {"weights", kTrained},
+    {"init-from", kTrained}, {"set", kTrained}};
+
+/// The value of an option in a config.toml, as it is in any folder; "" if it is not there.
+static std::string valueOf(const std::vector<ConfigEntry>& entries, const std::string& option) {
+  for (const ConfigEntry& entry : entries)
+    if (entry.key == option) return joined(option, entry.values);
+  return "";
+}
+
+/// The lines of a config.toml with options that the run cannot change.
+static std::string fixedLines(const std::string& config) {
+  std::string out;
+  std::istringstream lines(config);
+  for (std::string line; std::getline(lines, line);)
+    if (std::ranges::any_of(
+            kFixed, [&](const auto& fixed) { return line.starts_with(fmt::format("{}=", fixed.first)); }))
+      out += line + "\n";
+  return out;
+}
+
+Result<void> checkOptions(const std::string& run, const TypedOptions& typed, const TrainState* saved) {
   const std::string file = RunDir{run}.config();
   TG_TRY(const std::string text, readInput(file));
   TG_TRY(const std::vector<ConfigEntry> entries, parseConfig(text, file));
-  auto joined = [](const std::string& option, const std::vector<std::string>& values) {
-    return listText(
-        values, [&](const std::string& value) { return fromAnyFolder(option, value); }, " ");
-  };
-  for (const auto& [option, why] : fixed) {
+  std::optional<std::vector<ConfigEntry>> begun;
+  if (saved && saved->options) {
+    TG_TRY(begun, parseConfig(*saved->options, file));
+  }
+  for (const auto& [option, why] : kFixed) {
+    const std::string started = valueOf(begun ? *begun : entries, option), now = valueOf(entries, option);
+    const std::string before = started.empty() ? "" : fmt::format(" ({}={})", option, started);
+    if (now != started)
+      return fail("{}: {}={} was edited, but the run {}{}; --init-from={} without --resume starts a new run "
+                  "from its parameters",
+                  file, option, now, why, before, run);
     auto given = typed.find(option);
-    if (given == typed.end()) continue;
-    std::string started;
-    for (const ConfigEntry& entry : entries)
-      if (entry.key == option) started = joined(option, entry.values);
-    if (joined(option, given->second) == started) continue;
+    if (given == typed.end() || std::string_view(option) == "seed" ||
+        joined(option, given->second) == started)
+      continue;
     return fail("--{}: {} {}{}; --init-from={} without --resume starts a new run from its parameters", option,
-                run, why, started.empty() ? "" : fmt::format(" ({}={})", option, started), run);
+                run, why, before, run);
   }
   std::error_code error;
   auto dir = typed.find("run-dir");
@@ -307,7 +339,9 @@ Result<void> takeRunDir(const CLI::App& app, const std::string& command, const M
   // A resumed run keeps what --memory chose.
   const std::string chosen =
       training.microBatch ? fmt::format("micro-batch={}\n", training.microBatch) : std::string();
-  TG_CHECK(files.add(dir.config(), formatConfig(hashes, configText(app, source) + chosen)));
+  const std::string config = configText(app, source) + chosen;
+  if (!training.resumed) training.state.options = fixedLines(config);
+  TG_CHECK(files.add(dir.config(), formatConfig(hashes, config)));
   return files.commit();
 }
 

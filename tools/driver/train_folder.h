@@ -24,8 +24,9 @@ Result<std::string> resumedRun(const TrainFlags& flags);
 /// resume from; there is none if the run was stopped before its first one. Compares the run's files with their hashes.
 Result<void> lockRun(const std::string& resume, const TrainFlags& flags, bool takesLock, OpenTraining& out);
 
-/// Checks options that are fixed when a run starts: an error if one was typed with a value other than the run's.
-Result<void> checkTyped(const std::string& run, const TypedOptions& typed);
+/// Checks options that are fixed when a run starts: an error if one was typed, or edited in config.toml, with a value other
+/// than the run's. `saved` is the checkpoint's state, null if there is none.
+Result<void> checkOptions(const std::string& run, const TypedOptions& typed, const TrainState* saved);
 
 /// The folder for a new run, for --dry-run and before anything is compiled. An error if it already contains a run with
 /// checkpoints. "" means that nothing is saved.
