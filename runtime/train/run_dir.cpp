@@ -107,7 +107,7 @@ Result<Weights> openWeights(const ResolvedWeights& weights) {
   if (auto found = file.metadata.find("tensorgrad.vocabulary"); found != file.metadata.end())
     out.vocabulary = found->second;
   if (!weights.state) return out;
-  out.step = weights.state->step;
+  out.step = weights.state->step / weights.state->stride;
   out.stateFile = (fs::path(weights.file).parent_path() / kOptimizerFile).string();
   TG_TRY(SafetensorsFile states, openSafetensors(out.stateFile));
   out.states = std::move(states.tensors);

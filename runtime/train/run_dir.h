@@ -60,7 +60,7 @@ Result<ResolvedWeights> resolveWeights(const std::string& path);
 struct Weights {
   std::string file, stateFile;            ///< for messages; one file may contain both
   TensorSource tensors, states;           ///< a file with params, and one with states
-  std::optional<int64_t> step;            ///< of a checkpoint
+  std::optional<int64_t> step;            ///< of a checkpoint, counted as a session counts
   std::optional<std::string> vocabulary;  ///< Vocabulary::printable
 };
 Result<Weights> openWeights(const ResolvedWeights& weights);

@@ -190,7 +190,8 @@ struct Eval : Verb {
       }
       return openEvalFeed(options, *source.func(kEval));
     }
-    TG_TRY(auto feed, openData(source, model.seed, started, trained.vocabulary));
+    TG_TRY(auto feed, openData(source, trained.found.state ? trained.found.state->seed : model.seed, started,
+                               trained.vocabulary));
     const std::string then = trained.found.state ? trained.found.state->dataHash : "";
     if (model.firstRank() && comparableData(then) && feed->fingerprint() != then)
       fmt::print(stderr, "warning: the data of {} was changed since it was trained\n", runDir);

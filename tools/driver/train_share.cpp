@@ -74,6 +74,7 @@ Result<RankShare> shareOf(const CLI::App& app, const ModelFlags& model, const Tr
                       possibleRanks(batches, rows),
                       rows ? "" : ", or more where @train says which axis of its inputs is the batch");
   share.batches = std::max<int64_t>(batches / ranks, 1);
+  share.begunWith = std::max<int64_t>(calls / parts, 1);
   share.anew = ranks * calls != all;
   share.others = saved.ranks != ranks;
   const int64_t counted =
@@ -111,6 +112,21 @@ Result<void> recount(const std::string& run, const TrainState& saved, const Rank
   if (share.stride > 1) note += fmt::format(", which counts as {} steps", share.stepsPerUpdate);
   out.notes.push_back(std::move(note));
   return {};
+}
+
+void rescale(const RankShare& share, Module& source, std::vector<std::string>& notes) {
+  if (share.batches == share.begunWith) return;
+  for (Item* func : source.all(ItemKind::func)) {
+    const Attr* every = find(func->attrs, "every");
+    if (!every) continue;
+    const int64_t steps = every->integer * share.batches;
+    if (steps % share.begunWith == 0)
+      set(func->attrs, "every", Attr::of(steps / share.begunWith));
+    else
+      notes.push_back(fmt::format(
+          "note: @{} still runs every {} of a rank, of which an update now takes {} instead of {}",
+          func->name, countText(every->integer, "step"), share.batches, share.begunWith));
+  }
 }
 
 Result<void> passesFor(const RankShare& share, const std::string& run, const Module& source,

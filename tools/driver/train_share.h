@@ -18,6 +18,7 @@ namespace tg {
 struct RankShare {
   int64_t split = 1;                      ///< ranks that share the rows of one batch
   int64_t batches = 1;                    ///< the batches that a rank takes in an update, one in each step
+  int64_t begunWith = 1;                  ///< the same when the run was started
   int64_t step = 0;                       ///< of the run, to resume from
   int64_t stepsPerUpdate = 1;             ///< counted in the run's steps
   int64_t stride = 1;                     ///< the number of the run's steps in one step of the rank
@@ -40,6 +41,9 @@ Result<RankShare> shareOf(const CLI::App& app, const ModelFlags& model, const Tr
 /// Notes how steps are counted from now on. An error if the counting changes and --steps is not given.
 Result<void> recount(const std::string& run, const TrainState& saved, const RankShare& share,
                      const ModelFlags& model, OpenTraining& out);
+
+/// Functions that run every few steps keep their distance, counted in updates. A note where that is no whole number of steps.
+void rescale(const RankShare& share, Module& source, std::vector<std::string>& notes);
 
 /// Sets the pipeline that compiles `source` for the share.
 Result<void> passesFor(const RankShare& share, const std::string& run, const Module& source,
