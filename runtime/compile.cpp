@@ -107,6 +107,10 @@ bool holdsGradients(const Module& module, const Item& func) {
   return std::ranges::all_of(read, [&](const std::string& name) { return updated.contains(name); });
 }
 
+std::string gradPass(const Item& func) {
+  return anyOp(func.body, [](const Op& op) { return op.code == Opcode::grad; }) ? "append-grad" : "";
+}
+
 std::string ownPipeline(const Module& module, const std::string& function) {
   const Attr* own = find(module.attrs, "train_pipeline");
   if (!own || module.stage != Stage::tensor || !module.func(function)) return "";

@@ -57,6 +57,8 @@ const Item* updateFunction(const Module& module, const std::string& train);
 /// Whether a function already learns: its text names a parameter's gradient, or updates every parameter that it reads. Other
 /// updates, such as those of running moments, are part of the model itself.
 bool holdsGradients(const Module& module, const Item& func);
+/// The passes that expand the tg.grad ops of a function, in a module without @train; "" if it has none.
+std::string gradPass(const Item& func);
 /// The module's attribute train_pipeline: the passes that make `function` learn. "" if there is none, or if the
 /// function already learns.
 std::string ownPipeline(const Module& module, const std::string& function);

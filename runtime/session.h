@@ -96,7 +96,7 @@ struct StepResult : CallOutputs {
   double loss = 0;      ///< the first result
   int64_t step = 0;     ///< the number of this step, from 1
   bool applied = true;  ///< false if nothing was updated: gradients were only accumulated, or nothing learns
-  double learningRate = 0;  ///< the rate that the host filled in; 0 if no function has that argument
+  double learningRate = 0;  ///< the first rate that the host filled in; 0 if no function has one
 };
 
 struct UploadOptions {

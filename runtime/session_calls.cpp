@@ -44,11 +44,15 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& in
                                       int64_t part) const {
   constexpr uint32_t kGolden = 0x9e3779b9;  // its multiples are spread over all 32 bits
   const int64_t every = program_->stepsPerCall(func);
+  bool isFirst = true;  // of several rates, the first is reported
+  auto report = [&](double value) {
+    if (std::exchange(isFirst, false)) *rate = value;
+  };
   for (const auto& arg : func.body.args) {
     const Attr* host = find(arg->attrs, "host");
     if (!host) continue;
     if (auto given = inputs.find(arg->name); given != inputs.end()) {
-      if (host->text == "lr" && given->second.elements() == 1) *rate = given->second.at(0);
+      if (host->text == "lr" && given->second.elements() == 1) report(given->second.at(0));
       continue;
     }
     HostArray value = HostArray::zeros(arg->type);
@@ -67,8 +71,9 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& in
           static_cast<int32_t>(static_cast<uint32_t>(calls));  // the low bits, unsigned: it may wrap
     }
     if (host->text == "lr") {
-      TG_TRY(*rate, rateAt(*arg, (step - 1) / every + 1));
-      value.set(0, *rate);
+      TG_TRY(const double own, rateAt(*arg, (step - 1) / every + 1));
+      report(own);
+      value.set(0, own);
     }
     inputs.emplace(arg->name, std::move(value));
   }

@@ -174,7 +174,7 @@ std::string csvCell(const std::string& name) {
   return cell + '"';
 }
 
-std::string csvNumber(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "nan"; }
+std::string csvNumber(double value) { return fmt::format("{}", value); }
 
 std::string csvLine(const MetricRow& row, const std::vector<std::string>& columns) {
   std::string line = fmt::format("{},{}", row.step, csvNumber(row.time));

@@ -26,6 +26,14 @@ double addedWorkOf(const Module& module) {
 // Parts cost at least as much as the whole batch without a budget.
 bool wantsParts(const Module& module) { return 1 + addedWorkOf(module) > kWholeBatch; }
 
+Result<void> checkOwnUpdates(const Module& module, const Item& train) {
+  for (const Op* op : train.body.ops)
+    if (op->code == Opcode::update && module.find(ItemKind::param, op->operands[0].text))
+      return failAt(op->loc, "@{} updates @{} itself, which a batch in parts would do once for each part",
+                    train.name, op->operands[0].text);
+  return {};
+}
+
 void keepEntries(Module& module, const std::vector<std::string>& entries) {
   if (module.stage != Stage::tensor) return;
   keepFunctions(module,
@@ -79,6 +87,7 @@ Result<void> PlansInParts::checkParts() const {
   }
   TG_TRY(const std::string passes, accumulating(options_.pipeline, [](int64_t calls) { return calls; }));
   if (passes.empty()) return fail("the passes have no append-grad, which sums the gradients of parts");
+  TG_CHECK(checkOwnUpdates(source_, *source_.func(function)));
   return checkMeanOfParts(*source_.func(function));
 }
 

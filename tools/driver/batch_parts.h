@@ -27,6 +27,9 @@ Result<std::string> accumulating(const std::string& pipeline, const std::functio
 Result<std::string> inParts(const std::string& pipeline, const std::string& function, int64_t rows,
                             int64_t parts);
 
+/// An error if @train updates a parameter itself: in parts it would do so once for each.
+Result<void> checkOwnUpdates(const Module& module, const Item& train);
+
 /// Removes functions that nobody will call, before they are compiled. Functions with `every` are called by the steps.
 void keepEntries(Module& module, const std::vector<std::string>& entries);
 

@@ -117,6 +117,7 @@ struct Export : Verb {
     TG_TRY(const Target target, chooseTarget(*forward));
     CompileOptions options;
     options.keepCaptures = "";
+    options.pipeline = gradPass(*forward->func(entry));
     TG_TRY(const Compiled done, compile(std::move(forward), target, options));
     return write(*done.module, entry, values);
   }

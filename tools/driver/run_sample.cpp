@@ -4,10 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "runtime/batch.h"
+#include "runtime/compile.h"
 #include "runtime/data/text_data.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/sampler.h"
+#include "tools/driver/batch_parts.h"
 #include "tools/driver/ranks.h"
 #include "tools/driver/run_setup.h"
 
@@ -60,12 +61,13 @@ struct Sample : Verb {
     if (model.weights.empty()) return noParameters(app, model.file);
 
     TG_TRY(std::unique_ptr<Module> module, loadModule(app, model));
-    // Sampling continues a single text, so the batch size is 1.
-    if (const Item* own = module->func("predict"); own && own->body.args.size() == 1 && !hasBatch(*own, 1)) {
-      if (model.notes) fmt::print(stderr, "note: @predict is compiled for a batch of 1\n");
-      TG_CHECK(setBatch("predict", 1, module));
-    }
+    TG_TRY(const bool sized, forOneText(module));
+    if (sized && model.notes) fmt::print(stderr, "note: @predict is compiled for a batch of 1\n");
     TG_TRY(const Item* func, predictor(*module));
+    if (model.pipeline.empty() && module->stage == Stage::tensor) {
+      keepEntries(*module, {func->name});
+      model.pipeline = gradPass(*func);
+    }
     TG_TRY(const Vocabulary vocabulary, vocabularyOf(model.weights));
     TG_CHECK(checkPrompt(vocabulary, flags.prompt, app.count("--prompt") > 0));
     const std::string name = func->name;

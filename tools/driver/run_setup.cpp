@@ -17,6 +17,7 @@
 #include "ir/verify.h"
 #include "ir/work.h"
 #include "passes/pass.h"
+#include "runtime/batch.h"
 #include "runtime/cache_folder.h"
 #include "runtime/compile.h"
 #include "runtime/train/checkpoint_folder.h"
@@ -93,7 +94,6 @@ void addPassFlags(CLI::App& app, ModelFlags& flags, const char* help, const std:
   app.add_option("--load-pass-plugin", flags.plugins, "a shared object with more passes; may be repeated")
       ->option_text("FILE")
       ->group(group)
-      ->allow_extra_args(false)
       ->check([](const std::string& file) {
         auto loaded = loadPassPlugin(file);
         return loaded ? std::string() : loaded.error().message();
@@ -445,6 +445,13 @@ Result<void> setBatch(const std::string& function, int64_t size, std::unique_ptr
                 "needs one of stage tensor",
                 function, size, name(module->stage));
   return runFirst(fmt::format("set-batch{{n={} func={}}}", size, function), module, {});
+}
+
+Result<bool> forOneText(std::unique_ptr<Module>& module) {
+  const Item* own = module->func("predict");
+  if (!own || own->body.args.size() != 1 || hasBatch(*own, 1)) return false;
+  TG_CHECK(setBatch("predict", 1, module));
+  return true;
 }
 
 Result<std::string> forRanks(const ModelFlags& flags, const std::string& pipeline) {

@@ -142,6 +142,8 @@ Result<std::string> forRanks(const ModelFlags& flags, const std::string& pipelin
 
 /// Changes the extent of the batch axes of a function's arguments.
 Result<void> setBatch(const std::string& function, int64_t size, std::unique_ptr<Module>& module);
+/// Sets the batch of @predict to 1, because sampling continues a single text. Returns whether it was another one.
+Result<bool> forOneText(std::unique_ptr<Module>& module);
 
 /// A session, and the time of making it.
 struct OpenModel {

@@ -40,6 +40,7 @@ Result<void> runInParts(int64_t microBatch, ModelFlags& model, std::unique_ptr<M
     return fail("--micro-batch sums gradients by append-grad{{accumulate={}}}, and {}", model.parts,
                 model.pipeline.empty() ? "no passes are run"
                                        : shellWord(model.pipeline) + " has no append-grad");
+  TG_CHECK(checkOwnUpdates(*module, *module->func(kTrain)));
   model.pipeline = std::move(passes);
   return setBatch(kTrain, microBatch, module);
 }

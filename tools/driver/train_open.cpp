@@ -41,11 +41,25 @@ Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
               model.file);
 }
 
+/// An error if the passes set extents: the data is read for those that the module has before them.
+Result<void> checkKeepsShapes(const std::string& pipeline) {
+  TG_TRY(const PassManager passes, PassManager::parse(pipeline));
+  for (const PipelineStep& step : passes.steps())
+    if (step.pass->name == "set-batch" || step.pass->name == "set-dim")
+      return usageError(
+          "--pipeline: {}: data is read for the shapes before the passes; set extents by --set-dim=NAME=N",
+          step.pass->name);
+  return {};
+}
+
+/// The schedules of all rates, the first of which a step reports.
 std::string scheduleOf(const Module& module) {
+  std::vector<std::string> schedules;
   for (const Item* func : module.all(ItemKind::func))
-    if (const Value* rate = hostArgument(*func, "lr"))
-      if (const Attr* schedule = find(rate->attrs, "schedule")) return schedule->str();
-  return "";
+    for (const auto& argument : func->body.args)
+      if (hostRole(*argument) == "lr")
+        if (const Attr* schedule = find(argument->attrs, "schedule")) addOnce(schedules, schedule->str());
+  return fmt::format("{}", fmt::join(schedules, ", "));
 }
 
 /// Converts the command line's options to the trainer's, and checks them against the data. The number of steps is
@@ -185,6 +199,7 @@ void beginState(const TrainState& saved, const RankShare& share, const ModelFlag
                     "rounding, not bit for bit",
                     saved.device, saved.driver.empty() ? "" : fmt::format(" ({})", saved.driver)));
   out.state.step = share.step;
+  out.state.stride = share.stride;
   out.state.ranks = model.ranks ? model.ranks->ranks() : 1;
   if (out.resumed) {
     out.state.stepsPerUpdate = share.stepsPerUpdate;
@@ -212,8 +227,11 @@ Result<void> restore(Session& session, const OpenCheckpoint& checkpoint, const R
 /// A resumed run uses the module that it ran before. If its ranks now share the batches differently, the module is
 /// compiled again.
 Result<void> goOnWith(ModelFlags& model, const std::string& run, RankShare& share,
-                      std::unique_ptr<Module>& module) {
-  if (share.anew) return passesFor(share, run, *module, model);
+                      std::unique_ptr<Module>& module, OpenTraining& out) {
+  if (share.anew) {
+    rescale(share, *module, out.notes);
+    return passesFor(share, run, *module, model);
+  }
   if (model.device == "interp") return {};
   module = std::move(share.ran);
   // The module is already compiled, and the files that these flags name may be gone.
@@ -331,7 +349,7 @@ static Result<void> takeStart(ModelFlags& model, const TrainFlags& flags, const 
   if (out.resumed) {
     if (first) out.options.runDir = run;
     model.weights.clear();
-    return goOnWith(model, run, share, module);
+    return goOnWith(model, run, share, module, out);
   }
   if (!flags.initFrom.empty()) model.weights = flags.initFrom;
   if (!first) return {};
@@ -362,6 +380,7 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   out.sourceText = print(*module);
   if (out.resumed) TG_CHECK(checkSameModule(out, run, model, saved));
   TG_TRY(model.pipeline, pipelineOf(*module, model));
+  TG_CHECK(checkKeepsShapes(model.pipeline));
   TG_CHECK(takeData(model, flags, saved, *module, out));
   RankShare share;
   if (out.resumed) {
@@ -374,7 +393,10 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   }
   if (model.ranks)
     out.feed = rankFeed(std::move(out.feed), model.ranks->rank(), model.ranks->ranks(), share.split, *module);
-  if (flags.sampleEvery) TG_CHECK(checkSampling(*module, *out.feed, flags));
+  if (flags.sampleEvery) {
+    TG_CHECK(forOneText(module));
+    TG_CHECK(checkSampling(*module, *out.feed, flags));
+  }
   TG_CHECK(takeOptions(model, flags, share, out));
   if (out.stepsTyped && out.options.steps < share.step)
     return usageError("{} fewer than the {} that the run has done; resume an earlier checkpoint, "
