@@ -27,6 +27,7 @@
 #include "ir/access.h"
 #include "ir/builder.h"
 #include "ir/infer.h"
+#include "ir/kernel/custom.h"
 #include "ir/op_view.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"
@@ -192,8 +193,7 @@ std::optional<Join> joinOf(Op& op, const Target& target) {
   const bool read = !op.result()->uses.empty() &&
                     std::all_of(op.result()->uses.begin(), op.result()->uses.end(), [](const Use& use) {
                       const Op& reader = *use.user();
-                      return reader.code == Opcode::fused && reader.groups.empty() &&
-                             reader.regions[0]->ops.front()->code != Opcode::custom;
+                      return reader.code == Opcode::fused && reader.groups.empty() && !customOf(reader);
                     });
   if (!read || first.arg->type.rank() >= kMaxRank || type.rank() >= kMaxRank || !keepsNeighbours(first, type))
     return {};
