@@ -243,13 +243,14 @@ KV RegionEmitter::element(at::concat, const Op& op, const Indices& at) {
 }
 
 RegionEmitter::Hit RegionEmitter::idHit(const KV& id, int64_t extent) {
-  KV zero = KernelBuilder::literal(DType::i32, 0),
-     end = KernelBuilder::literal(DType::i32, static_cast<double>(extent));
-  KV cond = kernel_.op(
-      Opcode::k_and,
-      {kernel_.op(Opcode::k_ge, {id, zero}, DType::i1), kernel_.op(Opcode::k_lt, {id, end}, DType::i1)},
-      DType::i1);
-  KV safe = kernel_.cast(kernel_.select(cond, id, zero), DType::u32);
+  const DType type = id.type.dtype;
+  const KV zero = KernelBuilder::literal(type, 0),
+           end = KernelBuilder::literal(type, static_cast<double>(extent));
+  const KV notNegative = type == DType::u32 ? KernelBuilder::literal(DType::i1, 1)
+                                            : kernel_.op(Opcode::k_ge, {id, zero}, DType::i1);
+  const KV cond =
+      kernel_.op(Opcode::k_and, {notNegative, kernel_.op(Opcode::k_lt, {id, end}, DType::i1)}, DType::i1);
+  const KV safe = kernel_.cast(kernel_.select(cond, id, zero), DType::u32);
   return {cond, space_.variable(safe, extent), false};
 }
 
