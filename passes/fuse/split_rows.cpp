@@ -191,10 +191,10 @@ bool RowSplitter::product(const Op& op) {
   return true;
 }
 
-/// Ids minus a number.
+/// Ids minus a number. Ids below it become negative or, of u32, larger than any table has rows.
 static Value* shifted(Builder& build, Value* ids, int64_t by) {
   if (by == 0) return ids;
-  return build.binary(Opcode::sub, ids, build.scalar(static_cast<double>(by), DType::i32));
+  return build.binary(Opcode::sub, ids, build.scalar(static_cast<double>(by), ids->type.dtype));
 }
 
 /// Rows of a table by their ids. If the table is in pieces, each row is selected from the piece that has it.
@@ -210,7 +210,7 @@ Value* RowSplitter::rowsById(const Op& op, Value* ids) {
       found = rows;
       continue;
     }
-    Value* end = build().scalar(static_cast<double>(table->bounds[i + 1]), DType::i32);
+    Value* end = build().scalar(static_cast<double>(table->bounds[i + 1]), ids->type.dtype);
     Value* here = build().binary(Opcode::less, build().reshape(ids, column), end);
     found = build().op(Opcode::select, {here, rows, found});
   }
@@ -221,8 +221,7 @@ bool RowSplitter::lookup(const Op& op) {
   Value* ids = as::embedding(op).ids();
   const Type& type = op.result()->type;
   const bool large = type.bytes() > binding_;
-  if (op.in(0)->type.rank() != 2 || (!piecesOf(op.in(0)) && !large) || ids->type.dtype != DType::i32)
-    return false;
+  if (op.in(0)->type.rank() != 2 || (!piecesOf(op.in(0)) && !large)) return false;
   RowPieces made{large ? boundsFor(op, binding_) : RowBounds{0, rowCount(type)}, {}, true};
   if (made.bounds.size() < 3) {
     replace(op.result(), rowsById(op, ids));
@@ -239,8 +238,7 @@ bool RowSplitter::lookup(const Op& op) {
 bool RowSplitter::scatter(const Op& op) {
   const as::scatter_add add(op);
   const Type& type = op.result()->type;
-  const bool plain =
-      op.numOperands() == 2 && add.pieces() == 1 && type.rank() == 2 && add.ids()->type.dtype == DType::i32;
+  const bool plain = op.numOperands() == 2 && add.pieces() == 1 && type.rank() == 2;
   const RowPieces* updates = piecesOf(add.updates());
   if (!plain || (type.bytes() <= binding_ && !updates)) return false;
   RowPieces made{boundsFor(op, binding_), {}, false};
