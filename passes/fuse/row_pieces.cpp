@@ -33,6 +33,12 @@ RowBounds cutRows(int64_t rows, int64_t rowBytes, int64_t limit) {
   return bounds;
 }
 
+bool startAligned(const RowBounds& bounds, const Type& type) {
+  const int64_t rowBytes = type.shape.back() * byteSize(type.dtype);
+  return std::all_of(bounds.begin(), std::prev(bounds.end()),
+                     [&](int64_t from) { return from * rowBytes % kPieceBytes == 0; });
+}
+
 const RowPieces* PieceBuilder::piecesOf(const Value* value) const { return valueIn(pieces_, value); }
 
 Value* PieceBuilder::concat(std::vector<Value*> parts, int64_t axis) {
@@ -60,10 +66,7 @@ Value* PieceBuilder::whole(Value* value) {
 Value* PieceBuilder::forHost(Value* value) {
   // A tg.adjoin needs pieces that start where kernels can bind them.
   const RowPieces& pieces = *piecesOf(value);
-  const int64_t rowBytes = value->type.shape.back() * byteSize(value->type.dtype);
-  const bool bind = std::all_of(pieces.bounds.begin(), std::prev(pieces.bounds.end()),
-                                [&](int64_t from) { return from * rowBytes % kPieceBytes == 0; });
-  if (!aimed_ || !bind || wholes_.contains(value)) return whole(value);
+  if (!aimed_ || !startAligned(pieces.bounds, value->type) || wholes_.contains(value)) return whole(value);
   Value*& adjoined = adjoined_[value];
   if (adjoined) return adjoined;
   adjoined = build_.op(Opcode::adjoin, pieces.values, {}, {value->type});

@@ -104,10 +104,12 @@ bool RowSplitter::symbol(const Op& op) {
   return true;
 }
 
+/// Updates a parameter or state by rows: those of the value's pieces, if they start where kernels can bind them.
 bool RowSplitter::update(const Op& op) {
   Value* value = as::update(op).value();
   const Type& type = value->type;
   const RowPieces* pieces = piecesOf(value);
+  if (pieces && !startAligned(pieces->bounds, type)) pieces = nullptr;
   if (namesRows(op) || type.rank() != 2 || (!pieces && type.bytes() <= binding_)) return false;
   const RowBounds bounds =
       pieces ? pieces->bounds : cutRows(type.shape[0], type.shape[1] * byteSize(type.dtype), binding_);
