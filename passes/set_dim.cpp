@@ -172,9 +172,8 @@ class Resizing {
     return {};
   }
 
-  static bool isElementwise(const Op& op) {
-    return op.info().scalar != Scalar::none || op.code == Opcode::select || op.code == Opcode::cast;
-  }
+  /// Whether an op keeps the place of elements and of axes.
+  static bool isElementwise(const Op& op) { return keepsElements(op) && !op.info().has(table::view); }
 
   static bool isRandom(const Op& op) {
     return op.code == Opcode::random_uniform || op.code == Opcode::random_normal;
