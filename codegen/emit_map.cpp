@@ -171,6 +171,7 @@ void RegionEmitter::whereInside(const Index& a, int64_t countA, const Index& b, 
                                 const std::function<void(const Index&, const Index&)>& body) {
   auto bound = [&](const Index& index, int64_t count, const std::function<void(const Index&)>& inside) {
     if (space_.max(index) < count) return inside(index);
+    if (index.isConstant()) return;  // always outside
     KV value = space_.materialize(index);
     kernel_.guard(kernel_.op(Opcode::k_lt, {value, KernelBuilder::u32(count)}, DType::i1),
                   [&] { inside(space_.variable(value, count)); });
