@@ -22,6 +22,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "codegen/schedule.h"
 #include "ir/builder.h"
 #include "ir/kernel/custom.h"
 #include "ir/kernel/element.h"
@@ -117,7 +118,8 @@ void rewriteAccesses(Block& block, const std::unordered_set<const Value*>& buffe
 /// Generated kernels that convert between f32 and the words of exact sums, one for each direction and rank.
 class Conversions {
  public:
-  explicit Conversions(Module& module) : module_(module) {}
+  Conversions(Module& module, const Target& target)
+      : module_(module), group_(std::min<int64_t>(64, largestGroup(target))) {}
 
   /// The name of the kernel that rounds sums to f32, or splits f32 into words; generated on first use.
   std::string name(bool round, int rank) {
@@ -133,7 +135,7 @@ class Conversions {
 
  private:
   /// The text of such a kernel. One invocation handles one element; its number is decomposed into indices.
-  static std::string text(const std::string& name, bool round, int rank) {
+  std::string text(const std::string& name, bool round, int rank) const {
     std::string open, count = "dim(%x, 0)", body, indices;
     for (int axis = 0; axis < rank; ++axis) open += "?x";
     for (int axis = 1; axis < rank; ++axis) count = fmt::format("mul({}, dim(%x, {}))", count, axis);
@@ -146,8 +148,8 @@ class Conversions {
     }
     // Where more workgroups are needed than every device has along x, they continue along y.
     body += "%gx = tgk.workgroup_id 0 : u32\n%gy = tgk.workgroup_id 1 : u32\n%l = tgk.local_id 0 : u32\n"
-            "%nx = tgk.num_workgroups 0 : u32\n%row = tgk.mul %gy, %nx : u32\n%g = tgk.add %row, %gx : u32\n"
-            "%at = tgk.mul %g, 64 : u32\n%i = tgk.add %at, %l : u32\n";
+            "%nx = tgk.num_workgroups 0 : u32\n%row = tgk.mul %gy, %nx : u32\n%g = tgk.add %row, %gx : u32\n";
+    body += fmt::format("%at = tgk.mul %g, {} : u32\n%i = tgk.add %at, %l : u32\n", group_);
     body += fmt::format("%in = tgk.lt %i, {} : bool\ntgk.if %in {{\n", total);
     std::string rest = "%i";
     for (int axis = rank - 1; axis >= 0; --axis) {
@@ -164,12 +166,14 @@ class Conversions {
                 words = fmt::format("buf<{}{}xi32, ", open, kExactWords);
     body += fmt::format("%v = tgk.{} %x[{}] : f32\ntgk.{} %v, %y[{}]\n}}\n", round ? "exact_load" : "load",
                         indices, round ? "store" : "exact_store", indices);
-    return fmt::format("module @exact {{\nkernel @{1}(%x: {2}in>, %y: {3}out>) workgroup(64) "
-                       "grid(min(ceildiv({0}, 64), 65535), ceildiv({0}, 4194240)) {{\n{4}}}\n}}\n",
-                       count, name, round ? words : plain, round ? plain : words, body);
+    return fmt::format("module @exact {{\nkernel @{1}(%x: {2}in>, %y: {3}out>) workgroup({5}) "
+                       "grid(min(ceildiv({0}, {5}), 65535), ceildiv({0}, {6})) {{\n{4}}}\n}}\n",
+                       count, name, round ? words : plain, round ? plain : words, body, group_,
+                       group_ * 65535);
   }
 
   Module& module_;
+  int64_t group_;  ///< invocations of a workgroup
   std::map<std::pair<bool, int>, std::string> names_;
 };
 
@@ -179,7 +183,7 @@ using Exact = std::vector<bool>;
 class SumRewriter {
  public:
   SumRewriter(Module& module, const Target& target, const PassContext& context)
-      : module_(module), target_(target), context_(context), conversions_(module) {}
+      : module_(module), target_(target), context_(context), conversions_(module, target) {}
 
   void run() {
     for (const Item* func : module_.all(ItemKind::func))
