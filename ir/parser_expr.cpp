@@ -430,16 +430,29 @@ Result<Operand> Parser::dot(const OperandList& args, const Loc& loc) {
   return sum;
 }
 
-/// Builds an op at the insertion point and returns its result. The type is inferred unless declared.
+/// Builds an op at the insertion point and returns its result. The type is inferred unless declared. If it does not follow
+/// from the operands, it must be declared behind the expression, of which the op is then the last.
 Result<Operand> Parser::emit(Opcode code, OperandList operands, const Loc& loc, Type declared) {
+  TG_CHECK(checkTyped());
   auto op = Op::create(code, loc, std::move(operands));
   Value* value = unnamed(op->addResult(declared), op->info().name.substr(4));
   if (code != Opcode::k_if) {
-    TG_TRY(std::vector<Type> types, inferKernelOp(*op));
-    value->type = types.front();
+    auto types = inferKernelOp(*op);
+    const bool open = declared.kind == Type::Kind::none && literalType(*op).kind == Type::Kind::none;
+    if (!types && !open) return types.error();
+    if (types)
+      value->type = types->front();
+    else
+      untyped_ = value;
   }
   current_->ops.push_back(std::move(op));
   return Operand::of(value);
+}
+
+/// An error if the type of an expression on literals is not declared.
+Result<void> Parser::checkTyped() const {
+  if (untyped_) TG_CHECK(inferKernelOp(*untyped_->def));
+  return {};
 }
 
 /// Parses an expression that should be a literal; ops that it makes otherwise are discarded.

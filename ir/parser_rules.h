@@ -76,6 +76,7 @@ class Parser : ParseCore {
   Result<Operand> ceildiv(const Operand& a, const Operand& b, const Loc& loc);
   Result<Operand> dot(const OperandList& args, const Loc& loc);
   Result<Operand> emit(Opcode code, OperandList operands, const Loc& loc, Type declared = {});
+  Result<void> checkTyped() const;
   Result<int64_t> constantInt(std::string_view what);
   std::optional<Operand> axisExtent(std::string_view name);
   Result<Operand> literalExpression();
@@ -115,6 +116,7 @@ class Parser : ParseCore {
   Item* item_ = nullptr;                                 // the kernel or func that is being parsed
   Block* current_ = nullptr;                             // where the next op goes
   std::vector<std::pair<Value*, std::string>> unnamed_;  // made by sugar, with hints of their names
+  Value* untyped_ = nullptr;                             // made by sugar, of a type that is declared next
   std::vector<std::pair<std::string, Value*>> extents_;  // of named axes that were used
 };
 

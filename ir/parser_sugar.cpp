@@ -36,6 +36,7 @@ Result<void> Parser::statement(const Block& around) {
   if (lex_.peek().isWord("const")) return constantStatement();
   if (lex_.peek().isWord("tgk.return_if")) return returnIf(around);
   TG_TRY(std::unique_ptr<Op> parsed, op());
+  TG_CHECK(checkTyped());
   if (parsed) current_->ops.push_back(std::move(parsed));
   return {};
 }
@@ -131,6 +132,11 @@ Result<std::unique_ptr<Op>> Parser::assignment(std::unique_ptr<Op> named) {
     return failAt(loc, "%{} would be a literal; name it by `const {} = …`", result.name, result.name);
   if (!accept(":")) return missingTypes("%" + result.name);
   TG_TRY(Type type, parseType());
+  if (value.value == untyped_) {
+    std::exchange(untyped_, nullptr)->type = type;
+    TG_TRY(const std::vector<Type> types, inferKernelOp(*value.value->def));
+    value.value->type = types.front();
+  }
   if (type != value.value->type)
     return failAt(loc, "%{} is declared {}, but is {}", result.name, type.str(), value.value->type.str());
   Op* def = value.value->def;
