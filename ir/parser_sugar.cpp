@@ -25,6 +25,9 @@ void Parser::nameValues(const Item& item) {
 Error Parser::unknownOp(const Loc& loc, std::string_view name) const {
   std::string text = fmt::format("unknown op '{}'", name.substr(0, 60));
   const bool kernel = name.starts_with("tgk.") || expressions_ == Expressions::ops;
+  if (const std::string_view func = name.substr(name.find('.') + 1);
+      kernel && module_->find(ItemKind::func, func))
+    return failAt(loc, "{}; call the func by tgk.call @{}(…)", text, func);
   if (std::string_view way = kernel ? insteadOf(name) : insteadOfTensorOp(name); !way.empty())
     return failAt(loc, "{}; {}", text, way);
   std::string_view near = nearestOp(name, kernel);
