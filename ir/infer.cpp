@@ -46,6 +46,11 @@ bool represents(double number, DType dtype) {
          number == std::trunc(number);
 }
 
+bool isOfType(const Operand& operand, const Type& type) {
+  if (operand.isLiteral()) return type.isScalar() && represents(operand, type.dtype);
+  return operand.kind == Operand::Kind::value && operand.value->type == type;
+}
+
 std::string literalText(const Operand& literal) {
   return literal.isInteger ? std::to_string(literal.integer) : formatReal(literal.real);
 }

@@ -30,6 +30,8 @@ bool hasValidExtents(const Shape& shape);
 bool represents(const Operand& literal, DType dtype);
 /// Whether an element type can represent a number; reals are rounded to it.
 bool represents(double number, DType dtype);
+/// Whether a value has a type, or whether a literal is one of its values.
+bool isOfType(const Operand& operand, const Type& type);
 /// A literal as it is written in the text: 2, 2.0.
 std::string literalText(const Operand& literal);
 /// A possibly negative axis as 0..rank-1; -1 when out of range.

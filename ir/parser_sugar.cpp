@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ir/builder.h"
+#include "ir/infer.h"
 #include "ir/kernel/kernel.h"
 #include "ir/parser_rules.h"
 #include "ir/text.h"
@@ -186,7 +187,8 @@ Result<std::unique_ptr<Op>> Parser::whileLoop(std::unique_ptr<Op> loop) {
       break;
     }
   }
-  if (!most) return failAt(loop->loc, "tgk.while: expected max(N), the most rounds it makes");
+  if (!most || most->items.size() != 1)
+    return failAt(loop->loc, "tgk.while: expected max(N), the most rounds it makes");
   auto index = std::make_unique<Value>();
   index->loc = loop->loc;
   unnamed(index.get(), "round");
@@ -202,6 +204,14 @@ Result<std::unique_ptr<Op>> Parser::whileLoop(std::unique_ptr<Op> loop) {
   TG_CHECK(location(loop->loc));
   for (auto& result : loop->results) TG_CHECK(define(result.get(), result->loc));
   return loop;
+}
+
+/// Checks an operand of a tgk.while.
+static Result<void> checkType(const Loc& loc, std::string_view what, const Operand& operand,
+                              const Type& type) {
+  if (isOfType(operand, type)) return {};
+  return failAt(loc, "tgk.while: {} is {}, not {}", what,
+                operand.isLiteral() ? literalText(operand) : operand.value->type.str(), type.str());
 }
 
 /// Parses the condition and the body, which are at these byte offsets of the text.
@@ -230,6 +240,16 @@ Result<void> Parser::whileBody(Op& loop, uint32_t condition, uint32_t body) {
   if (carried != loop.results.size() || yielded != carried)
     return failAt(loop.loc, "tgk.while: {}, {}, {} yielded; it takes one of each for every value",
                   countText(loop.results.size(), "result"), countText(carried, "carried value"), yielded);
+  TG_CHECK(checkType(loop.loc, "the condition", branch->operands[0], Type::scalar(DType::i1)));
+  TG_CHECK(checkType(loop.loc, "max", loop.keyword("to")->items[0], Type::scalar(DType::u32)));
+  size_t next = 0;
+  for (const Operand& binding : iterArgs(loop)) {
+    if (binding.kind != Operand::Kind::binding) continue;  // the verifier's error
+    const Value& arg = *binding.value;
+    TG_CHECK(checkType(arg.loc, fmt::format("the first value of %{}", arg.name), binding.items[0], arg.type));
+    TG_CHECK(checkType(last->loc, fmt::format("what is yielded for %{}", arg.name), last->operands[next++],
+                       arg.type));
+  }
   auto yieldTo = [&](Block& block) -> Op& {
     return *block.ops.push_back(Op::create(Opcode::k_yield, loop.loc));
   };

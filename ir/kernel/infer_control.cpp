@@ -16,10 +16,7 @@ Result<void> checkYield(const Op& op, const Block& body, const Types& types, std
     return violation(op, label, "a body yields {}, not {}", countText(given, "value"), types.size());
   for (size_t index = 0; index < given; ++index) {
     const Operand& operand = yield->operands[index];
-    bool fits = operand.isLiteral()
-                    ? types[index].isScalar() && represents(operand, types[index].dtype)
-                    : operand.kind == Operand::Kind::value && operand.value->type == types[index];
-    if (!fits)
+    if (!isOfType(operand, types[index]))
       return violation(op, label, "yielded value {} is {}, not {}", index,
                        operand.value ? operand.value->type.str() : "a literal", types[index].str());
   }
@@ -39,10 +36,7 @@ Result<Types> carried(const Op& op) {
   for (const Operand& binding : iterArgs(op)) {
     const Type& type = binding.value->type;
     const Operand& first = binding.items[0];
-    bool fits = first.isLiteral() ? type.isScalar() && represents(first, type.dtype)
-                                  : first.value && first.value->type == type;
-    fits = fits && (type.isScalar() || type.isCoopmat());
-    if (!fits)
+    if (!isOfType(first, type) || (!type.isScalar() && !type.isCoopmat()))
       return violation(op, "c1", "%{} is {}, its first value {}", binding.value->name, type.str(),
                        first.value ? first.value->type.str() : "a literal");
     types.push_back(type);
