@@ -42,9 +42,10 @@ Value* splitProduct(Builder& builder, const Op& op, const Target& target);
 //
 //   sorted       a tg.scatter_add with many rows and ids gets the sorted ids, so that each row visits only its own
 //   pieces       a tg.scatter_add to few rows adds each piece of the ids to its own rows, which are then summed
+//   along        the gradient of a tg.take_along_axis along a long axis becomes a sorted tg.scatter_add
 
-/// The replacement of a large tg.scatter_add of two operands: with many rows and ids, one with sorted ids; with few rows, a
-/// sum over pieces. Null where one kernel is better.
+/// The replacement of a large tg.scatter_add of two operands or tg.take_along_axis_grad: with many rows and ids, a scatter with
+/// sorted ids; with few rows, a sum over pieces. Null where one kernel is better.
 Value* splitScatter(Builder& builder, const Op& op, const Target& target);
 
 // The heads of attention (whole_heads.cpp) are padded to a width that kernels are fast with.

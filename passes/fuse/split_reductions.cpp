@@ -164,7 +164,8 @@ class Splitter {
       if (Value* sums = vectorProduct(op)) return sums;
       return turns(op) ? turnedProduct(op) : splitProduct(builder_, op, target_);
     case Opcode::concat: return concat(op);
-    case Opcode::scatter_add: return splitScatter(builder_, op, target_);
+    case Opcode::scatter_add:
+    case Opcode::take_along_axis_grad: return splitScatter(builder_, op, target_);
     default: return nullptr;
     }
   }

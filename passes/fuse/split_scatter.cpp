@@ -2,6 +2,7 @@
 #include "passes/fuse/split_parts.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "codegen/schedule.h"
 #include "ir/op_view.h"
@@ -30,7 +31,38 @@ class ScatterSplitter {
         return scatterPieces(op, pieces);
     }
     const bool large = rows >= kScatterSide && count >= kScatterSide && rows * count >= kScatterWork;
-    return large ? scatterSorted(op) : nullptr;
+    const bool pays = target_.reduce == "workgroup" || units >= kSortedId;
+    return large && pays ? scatterSorted(op) : nullptr;
+  }
+
+  /// The gradient of a tg.take_along_axis, in which every element compares all ids along its axis, as a scatter to a flat
+  /// result, if that sorts them:
+  ///
+  ///   dx[p, id[p, l, q], q] += dy[p, l, q]      row (p·n + id)·r + q, with p < P, id < n and q < r
+  Value* takeAlong(const Op& op) {
+    const as::take_along_axis_grad grad(op);
+    const Type &result = op.result()->type, &ids = op.in(0)->type;
+    const int axis = static_cast<int>(normalAxis(grad.axis(), result.shape.rank()));
+    const int64_t n = result.shape[axis], length = ids.shape[axis];
+    if (n < 4 * kSortedId || n * length < kScatterWork) return nullptr;
+    if (result.elements() > std::numeric_limits<int32_t>::max()) return nullptr;
+    int64_t outer = 1, inner = 1;
+    for (int at = 0; at < axis; ++at) outer *= result.shape[at];
+    for (int at = axis + 1; at < result.shape.rank(); ++at) inner *= result.shape[at];
+    auto places = [&](int64_t count, int64_t step, const Shape& shape) {
+      Value* numbers = builder_.op(Opcode::iota, {}, {}, {Type::tensor(DType::i32, {count})});
+      Value* by = builder_.scalar(static_cast<double>(step), DType::i32);
+      return builder_.reshape(builder_.binary(Opcode::mul, numbers, by), shape);
+    };
+    Value* own = builder_.reshape(builder_.cast(op.in(0), DType::i32), {outer, length, inner});
+    Value* row = builder_.binary(Opcode::mul, own, builder_.scalar(static_cast<double>(inner), DType::i32));
+    row = builder_.binary(Opcode::add, row, places(outer, n * inner, {outer, 1, 1}));
+    row = builder_.binary(Opcode::add, row, places(inner, 1, {1, 1, inner}));
+    row = builder_.reshape(whereRow(builder_, own, n, row, -1), {ids.elements()});
+    Value* updates = builder_.reshape(grad.dy(), {ids.elements()});
+    Value* flat = builder_.op(Opcode::scatter_add, {row, updates}, {{"rows", Attr::of(result.elements())}});
+    Value* sorted = split(*flat->def);
+    return builder_.reshape(sorted ? sorted : flat, result.shape);
   }
 
  private:
@@ -95,7 +127,8 @@ class ScatterSplitter {
 }  // namespace
 
 Value* splitScatter(Builder& builder, const Op& op, const Target& target) {
-  return ScatterSplitter(builder, target).split(op);
+  ScatterSplitter splitter(builder, target);
+  return op.code == Opcode::scatter_add ? splitter.split(op) : splitter.takeAlong(op);
 }
 
 }  // namespace tg::fuse
