@@ -261,18 +261,24 @@ Result<void> timeSchedules(const Op& fused, std::vector<TimedSchedule>& schedule
   return time(*executor, schedules, options);
 }
 
+Result<void> checkTunable(const Module& fused, const vulkan::DeviceInfo& device) {
+  if (fused.stage != Stage::fused)
+    return failAt(fused.loc, "schedules are chosen at stage fused; this module is of stage {}",
+                  name(fused.stage));
+  TG_TRY(const Target target, targetOf(fused.attrs));
+  const Target& own = device.target;
+  if (targetToJson(target) == targetToJson(own) || targetToJson(target) == targetToJson(withoutMatrices(own)))
+    return {};
+  return failAt(fused.loc, "the module is made for target '{}', which is not that of {}", target.name,
+                device.name);
+}
+
 Result<std::vector<TunedRegion>> tune(const Module& fused, const std::shared_ptr<vulkan::Device>& device,
                                       const TuneOptions& options) {
   if (!device->info().timestamps)
     return fail("{} has no timestamps, by which kernels are timed", device->info().name);
-  if (fused.stage != Stage::fused)
-    return failAt(fused.loc, "schedules are chosen at stage fused; this module is of stage {}",
-                  name(fused.stage));
-  TG_TRY(Target target, targetOf(fused.attrs));
-  const Target& own = device->info().target;
-  if (targetToJson(target) != targetToJson(own) && targetToJson(target) != targetToJson(withoutMatrices(own)))
-    return failAt(fused.loc, "the module is made for target '{}', which is not that of {}", target.name,
-                  device->info().name);
+  TG_CHECK(checkTunable(fused, device->info()));
+  TG_TRY(const Target target, targetOf(fused.attrs));
   std::vector<Subject> subjects = subjectsOf(fused, target);
   std::vector<TunedRegion> out;
   for (Subject& subject : subjects) {

@@ -57,6 +57,9 @@ Result<HostArray> randomData(const Op& fused, int binding, const Type& type, uin
 Result<void> timeSchedules(const Op& fused, std::vector<TimedSchedule>& schedules, const Target& target,
                            const std::shared_ptr<vulkan::Device>& device, const TuneOptions& options);
 
+/// An error if the module is not of stage fused, or made for another target than the device's, with matrix units or without.
+Result<void> checkTunable(const Module& fused, const vulkan::DeviceInfo& device);
+
 /// Times the schedules (scheduleCandidates in codegen/schedule.h) of the regions of a module of stage fused that was
 /// made for the device's target, with matrix units or without. Equal regions are timed once. Regions with only one
 /// schedule, and regions with an operand too large for a storage binding, are left out. Errors: a device without

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "codegen/schedule.h"
+#include "ir/infer.h"
 #include "ir/op_view.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/pieces.h"

@@ -210,6 +210,7 @@ struct TuneVerb : Verb {
     until.until = Stage::fused;
     const Target target = targetOn(*module, device, opened.cache, model.notes);
     TG_TRY(const Compiled fused, compile(std::move(module), target, until));
+    TG_CHECK(checkTunable(*fused.module, device->info()));
     if (!json) {
       fmt::print("{} on {}{}\n", given == "-" ? "standard input" : given, device->info().name,
                  device->info().type == "cpu" ? ", a CPU: what else it does shows in the times" : "");

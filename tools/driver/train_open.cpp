@@ -443,6 +443,11 @@ Result<std::unique_ptr<Module>> loadSource(const CLI::App& app, ModelFlags& mode
   TG_CHECK(readRunConfig(run, started, rest));
   model.file = RunDir{run}.model();
   if (model.pipeline.empty()) model.pipeline = started.pipeline;
+  std::vector<std::string> left;
+  if (!started.memory.empty()) left.push_back("--memory=" + started.memory);
+  if (rest.microBatch) left.push_back(fmt::format("--micro-batch={}", rest.microBatch));
+  if (!left.empty() && model.notes)
+    fmt::print(stderr, "note: {} runs with {}, which is left out here\n", run, fmt::join(left, " "));
   TG_TRY(std::unique_ptr<Module> module, loadModule(app, model));
   takeOwnPipeline(*module, model, kTrain);
   return module;
