@@ -383,7 +383,7 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
       each.func = func;
       each.plan = std::move(within.plan);
       layout.addedWork = std::max(layout.addedWork, within.addedWork);
-      if (each.plan->arenaBytes() <= room || least)
+      if (each.plan->arenaBytes() < before && (each.plan->arenaBytes() <= room || least))
         context.remark(
             func->loc, "@{}: {} again, {:.0f} % more work, so that {} do instead of {}", func->name,
             within.runsAgain > 0 ? countText(within.runsAgain, "kernel runs", "kernels run")

@@ -109,7 +109,6 @@ struct Train : Verb {
     if (!resume.empty()) {
       TG_TRY(const std::optional<int> exit, goOn(app, resume, training));
       if (exit) return *exit;
-      TG_CHECK(checkTrainFlags(model, flags));
     }
     TG_CHECK(openTraining(app, model, flags, runOf(resume), training));
     if (!flags.lr.empty()) {
@@ -129,13 +128,14 @@ struct Train : Verb {
     TG_CHECK(lockRun(resume, flags, model.firstRank(), training));
     // Before its first checkpoint, a run with --resume=auto uses the options typed now.
     if (!training.checkpoint && flags.resume == "auto") return std::optional<int>();
-    TG_CHECK(withCode(exitUsage,
-                      checkOptions(run, typed, training.checkpoint ? &training.checkpoint->state : nullptr)));
     TG_TRY(const std::optional<int> exit, parseVerb(app, overRunConfig(run, typed)));
     if (exit) return exit;
+    TG_CHECK(checkTrainFlags(model, flags));
+    TG_CHECK(withCode(exitUsage,
+                      checkOptions(run, typed, training.checkpoint ? &training.checkpoint->state : nullptr)));
     if (!typed.contains("FILE")) model.file = RunDir{run}.model();
     training.stepsTyped = typed.contains("steps") || typed.contains("epochs");
-    if (training.checkpoint && !typed.contains("seed")) model.seed = training.checkpoint->state.seed;
+    if (training.checkpoint && app.count("--seed") == 0) model.seed = training.checkpoint->state.seed;
     flags.runDir = run;
     return std::optional<int>();
   }

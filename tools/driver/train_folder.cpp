@@ -237,8 +237,7 @@ Result<void> lockRun(const std::string& resume, const TrainFlags& flags, bool ta
 }
 
 constexpr std::string_view kCompiled = "goes on with the module that it compiled",
-                           kTrained = "goes on with the parameters of its checkpoint",
-                           kDrawn = "draws the numbers of its seed";
+                           kTrained = "goes on with the parameters of its checkpoint";
 
 /// Values of an option as they are in any folder.
 static std::string joined(const std::string& option, const std::vector<std::string>& values) {
@@ -248,9 +247,9 @@ static std::string joined(const std::string& option, const std::vector<std::stri
 
 /// Options that a resumed run cannot change, and why.
 static constexpr std::pair<const char*, std::string_view> kFixed[] = {
-    {"pipeline", kCompiled}, {"set-dim", kCompiled},     {"target", kCompiled}, {"tuning", kCompiled},
-    {"memory", kCompiled},   {"micro-batch", kCompiled}, {"seed", kDrawn},      {"weights", kTrained},
-    {"init-from", kTrained}, {"set", kTrained}};
+    {"pipeline", kCompiled}, {"set-dim", kCompiled},  {"target", kCompiled},
+    {"tuning", kCompiled},   {"memory", kCompiled},   {"micro-batch", kCompiled},
+    {"weights", kTrained},   {"init-from", kTrained}, {"set", kTrained}};
 
 /// The value of an option in a config.toml, as it is in any folder; "" if it is not there.
 static std::string valueOf(const std::vector<ConfigEntry>& entries, const std::string& option) {
@@ -286,9 +285,7 @@ Result<void> checkOptions(const std::string& run, const TypedOptions& typed, con
                   "from its parameters",
                   file, option, now, why, before, run);
     auto given = typed.find(option);
-    if (given == typed.end() || std::string_view(option) == "seed" ||
-        joined(option, given->second) == started)
-      continue;
+    if (given == typed.end() || joined(option, given->second) == started) continue;
     return fail("--{}: {} {}{}; --init-from={} without --resume starts a new run from its parameters", option,
                 run, why, before, run);
   }
