@@ -94,17 +94,33 @@ const Item* updateFunction(const Module& module, const std::string& train) {
   return nullptr;
 }
 
+/// The parameters that the first result of a function, its loss, depends on.
+static std::unordered_set<std::string> paramsOfLoss(const Item& func) {
+  std::unordered_set<std::string> params;
+  std::unordered_set<const Op*> seen;
+  std::vector<const Op*> open;
+  auto visit = [&](const Value* value) {
+    if (value && value->def && seen.insert(value->def).second) open.push_back(value->def);
+  };
+  if (const Op* end = func.body.terminator(); end && end->numOperands() > 0) visit(end->in(0));
+  while (!open.empty()) {
+    const Op& op = *open.back();
+    open.pop_back();
+    if (op.code == Opcode::param) params.insert(op.operands[0].text);
+    forEachUse(op, visit);
+  }
+  return params;
+}
+
 bool holdsGradients(const Module& module, const Item& func) {
-  std::unordered_set<std::string> read, updated;
-  bool namesGradient = false;
-  walk(func.body, [&](const Op& op) {
-    namesGradient = namesGradient || op.code == Opcode::param_grad;
-    if (op.code == Opcode::param) read.insert(op.operands[0].text);
-    if (op.code == Opcode::update && module.find(ItemKind::param, op.operands[0].text))
-      updated.insert(op.operands[0].text);
+  auto any = [&](Opcode code) { return anyOp(func.body, [&](const Op& op) { return op.code == code; }); };
+  if (any(Opcode::param_grad)) return true;
+  if (any(Opcode::grad)) return false;
+  const std::unordered_set<std::string> ofLoss = paramsOfLoss(func);
+  return anyOp(func.body, [&](const Op& op) {
+    return op.code == Opcode::update && module.find(ItemKind::param, op.operands[0].text) &&
+           ofLoss.contains(op.operands[0].text);
   });
-  if (namesGradient || updated.empty()) return namesGradient;
-  return std::ranges::all_of(read, [&](const std::string& name) { return updated.contains(name); });
 }
 
 std::string gradPass(const Item& func) {

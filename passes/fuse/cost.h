@@ -181,10 +181,11 @@ constexpr int64_t kWinogradShare = 16;
 /// Comparisons (rows times ids) from which sorting the ids pays, and the least number of each, chosen.
 constexpr int64_t kScatterWork = 1 << 22, kScatterSide = 256;
 
-/// Vectors of 4 result elements that one id is compared with in the time of sorting it. On Mesa's CPU device 200 000 ids took
-/// 27 ms for 256 rows, 110 for 1024 and 436 for 4096, and 250 sorted; 50 000 ids and rows of 16 floats 35 and 133 ms for 256
-/// and 1024 rows, and 46 sorted.
-constexpr int64_t kSortedId = 1024;
+/// Comparisons of an id, by vectors of 4 columns or for single elements, that take as long as sorting it; and comparisons that
+/// take as long as finding the sorted ids of one row. On Mesa's CPU device 200 000 ids took 27 ms for 256 rows, 110 for 1024
+/// and 436 for 4096, and 250 sorted; 50 000 ids and rows of 16 floats 35 and 133 ms for 256 and 1024 rows, and 46 sorted;
+/// 20 000 ids 42 ms for 4088 rows, and 15 sorted; 1024 ids along axes of 32 768 elements 5.1 ms, and 5.7 sorted.
+constexpr int64_t kSortedId = 1600, kFoundRow = 64;
 
 /// Pieces of a scatter to few rows: how many vectors of 4 result elements each invocation that the device runs at a time
 /// gets; the least ids of a piece; and the least pieces that pay for the additional kernels. On an H200, 65 rows of 384

@@ -49,6 +49,7 @@ bool RowSplitter::concat(const Op& op) {
       joined.bounds.push_back(start + rows);
     }
   }
+  if (joined.values.size() > kMostRowPieces) return false;
   out_.set(op.result(), std::move(joined));
   return true;
 }

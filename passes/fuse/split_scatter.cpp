@@ -2,7 +2,6 @@
 #include "passes/fuse/split_parts.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "codegen/schedule.h"
 #include "ir/infer.h"
@@ -31,9 +30,7 @@ class ScatterSplitter {
           pieces.count >= kFewestScatterPieces)
         return scatterPieces(op, pieces);
     }
-    const bool large = rows >= kScatterSide && count >= kScatterSide && rows * count >= kScatterWork;
-    const bool pays = target_.reduce == "workgroup" || units >= kSortedId;
-    return large && pays ? scatterSorted(op) : nullptr;
+    return sorts(rows, op.result()->type.elements() / rows, count) ? scatterSorted(op) : nullptr;
   }
 
   /// The gradient of a tg.take_along_axis, in which every element compares all ids along its axis, as a scatter to a flat
@@ -45,8 +42,9 @@ class ScatterSplitter {
     const Type &result = op.result()->type, &ids = op.in(0)->type;
     const int axis = static_cast<int>(normalAxis(grad.axis(), result.shape.rank()));
     const int64_t n = result.shape[axis], length = ids.shape[axis];
-    if (n < 4 * kSortedId || n * length < kScatterWork) return nullptr;
-    if (result.elements() > std::numeric_limits<int32_t>::max()) return nullptr;
+    // An element of the gradient compares two ids in the time that a row of a scatter takes for one.
+    const bool pays = n * length / 2 >= length * kSortedId + n * kFoundRow;
+    if (!pays || !sorts(result.elements(), 1, ids.elements())) return nullptr;
     int64_t outer = 1, inner = 1;
     for (int at = 0; at < axis; ++at) outer *= result.shape[at];
     for (int at = axis + 1; at < result.shape.rank(); ++at) inner *= result.shape[at];
@@ -62,11 +60,17 @@ class ScatterSplitter {
     row = builder_.reshape(whereRow(builder_, own, n, row, -1), {ids.elements()});
     Value* updates = builder_.reshape(grad.dy(), {ids.elements()});
     Value* flat = builder_.op(Opcode::scatter_add, {row, updates}, {{"rows", Attr::of(result.elements())}});
-    Value* sorted = split(*flat->def);
-    return builder_.reshape(sorted ? sorted : flat, result.shape);
+    return builder_.reshape(scatterSorted(*flat->def), result.shape);
   }
 
  private:
+  /// Whether ids are sorted for rows of this width: they are many, their tables fit a binding, and it takes less time.
+  bool sorts(int64_t rows, int64_t width, int64_t count) const {
+    if (rows < kScatterSide || count < kScatterSide || rows * count < kScatterWork) return false;
+    if (std::max(rows + 1, 2 * count) * byteSize(DType::i32) > mostBytes(target_)) return false;
+    return target_.reduce == "workgroup" || rows * (width % 4 == 0 ? width / 4 : width) >= kSortedId;
+  }
+
   static int64_t idsOf(const Op& op) { return op.in(0)->type.elements(); }
   /// The ids as i32, in one axis. Ids from 2^31 on become negative, and so stay out of range.
   Value* flat(Value* ids) { return builder_.reshape(builder_.cast(ids, DType::i32), {ids->type.elements()}); }

@@ -409,7 +409,9 @@ bool Trainer::checkpointDue(TrainControl& control) {
 /// The reason, as far as this rank knows, to end the run before the next step.
 std::optional<TrainEnd> Trainer::ownEnd(const TrainControl& control) const {
   if (!summary_.fault.empty()) return TrainEnd::notFinite;
-  if (!mayRest()) return {};
+  // A second signal ends the run behind the checkpoint that was being written; nothing is saved then.
+  const bool atOnce = control.stop && control.atOnce && !options_.ranks && !summary_.checkpoint.empty();
+  if (!mayRest()) return atOnce ? std::optional(TrainEnd::stopped) : std::nullopt;
   if (begun_ >= options_.steps) return TrainEnd::done;
   if (control.stop) return TrainEnd::stopped;
   if (options_.maxSeconds > 0 && now() - began_ >= options_.maxSeconds) return TrainEnd::outOfTime;

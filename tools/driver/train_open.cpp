@@ -41,14 +41,25 @@ Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
               model.file);
 }
 
-/// An error if the passes set extents: the data is read for those that the module has before them.
-Result<void> checkKeepsShapes(const std::string& pipeline) {
-  TG_TRY(const PassManager passes, PassManager::parse(pipeline));
-  for (const PipelineStep& step : passes.steps())
-    if (step.pass->name == "set-batch" || step.pass->name == "set-dim")
-      return usageError(
-          "--pipeline: {}: data is read for the shapes before the passes; set extents by --set-dim=NAME=N",
-          step.pass->name);
+/// An error if the passes set extents of @train or @eval: the data is read for those that they have before.
+Result<void> checkKeepsShapes(const Module& module, const std::string& pipeline) {
+  TG_TRY(PassManager passes, PassManager::parse(pipeline));
+  std::erase_if(passes.steps(), [](const PipelineStep& step) {
+    return step.pass->name != "set-batch" && step.pass->name != "set-dim";
+  });
+  if (passes.steps().empty() || module.stage != Stage::tensor) return {};
+  std::unique_ptr<Module> after = clone(module);
+  TG_CHECK(runFirst(passes.str(), after, {}));
+  for (const char* name : {kTrain, kEval}) {
+    const Item *own = module.func(name), *set = after->func(name);
+    if (!own || std::ranges::equal(
+                    own->body.args, set->body.args, {}, [](const auto& arg) { return arg->type; },
+                    [](const auto& arg) { return arg->type; }))
+      continue;
+    return usageError(
+        "--pipeline: {}: data is read for the shapes before the passes; set extents by --set-dim=NAME=N",
+        passes.str());
+  }
   return {};
 }
 
@@ -380,7 +391,7 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   out.sourceText = print(*module);
   if (out.resumed) TG_CHECK(checkSameModule(out, run, model, saved));
   TG_TRY(model.pipeline, pipelineOf(*module, model));
-  TG_CHECK(checkKeepsShapes(model.pipeline));
+  if (!out.resumed) TG_CHECK(checkKeepsShapes(*module, model.pipeline));
   TG_CHECK(takeData(model, flags, saved, *module, out));
   RankShare share;
   if (out.resumed) {
@@ -398,7 +409,9 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
     TG_CHECK(checkSampling(*module, *out.feed, flags));
   }
   TG_CHECK(takeOptions(model, flags, share, out));
-  if (out.stepsTyped && out.options.steps < share.step)
+  const bool wholeUpdates = out.options.ranks || out.options.onNan == OnNan::skip;
+  const int64_t unit = wholeUpdates ? share.stepsPerUpdate : share.stride;
+  if (out.stepsTyped && out.options.steps + unit <= share.step)
     return usageError("{} fewer than the {} that the run has done; resume an earlier checkpoint, "
                       "--resume=RUN/ckpt/step_N, to go back",
                       countText(out.options.steps, "step in all is", "steps in all are"), share.step);
