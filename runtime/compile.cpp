@@ -94,6 +94,10 @@ const Item* updateFunction(const Module& module, const std::string& train) {
   return nullptr;
 }
 
+static bool hasOp(const Item& func, Opcode code) {
+  return anyOp(func.body, [&](const Op& op) { return op.code == code; });
+}
+
 /// The parameters that the first result of a function, its loss, depends on.
 static std::unordered_set<std::string> paramsOfLoss(const Item& func) {
   std::unordered_set<std::string> params;
@@ -113,9 +117,8 @@ static std::unordered_set<std::string> paramsOfLoss(const Item& func) {
 }
 
 bool holdsGradients(const Module& module, const Item& func) {
-  auto any = [&](Opcode code) { return anyOp(func.body, [&](const Op& op) { return op.code == code; }); };
-  if (any(Opcode::param_grad)) return true;
-  if (any(Opcode::grad)) return false;
+  if (hasOp(func, Opcode::param_grad)) return true;
+  if (hasOp(func, Opcode::grad)) return false;
   const std::unordered_set<std::string> ofLoss = paramsOfLoss(func);
   return anyOp(func.body, [&](const Op& op) {
     return op.code == Opcode::update && module.find(ItemKind::param, op.operands[0].text) &&
@@ -123,9 +126,7 @@ bool holdsGradients(const Module& module, const Item& func) {
   });
 }
 
-std::string gradPass(const Item& func) {
-  return anyOp(func.body, [](const Op& op) { return op.code == Opcode::grad; }) ? "append-grad" : "";
-}
+std::string gradPass(const Item& func) { return hasOp(func, Opcode::grad) ? "append-grad" : ""; }
 
 std::string ownPipeline(const Module& module, const std::string& function) {
   const Attr* own = find(module.attrs, "train_pipeline");

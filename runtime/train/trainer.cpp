@@ -49,8 +49,7 @@ Result<void> Trainer::begin(const Inputs& inputs) {
 Result<void> Trainer::countSteps() {
   const int64_t stride = options_.stride;
   if (stride < 1) return fail("stride = {} is not a number of steps, 1 or more", stride);
-  const bool wholeUpdates = options_.ranks || options_.onNan == OnNan::skip;
-  grain_ = wholeUpdates ? stride * session_.info().stepsPerUpdate : stride;
+  grain_ = options_.wholeUpdates() ? stride * session_.info().stepsPerUpdate : stride;
   resumedInside_ = !options_.ranks && state_.step % grain_ != 0;
   auto check = [](const char* what, int64_t steps, int64_t unit, const std::string& called) -> Result<void> {
     if (steps % unit == 0) return {};
@@ -143,7 +142,7 @@ Result<std::string> Trainer::faultOf(const StepResult& step) {
     return fmt::format("the norm of the gradients is {} at step {}", *norm, step.step);
   }
   state_.leftOut = 0;
-  // A module that scales its loss has left this update out itself. Steps between two updates tell nothing.
+  // A module that scales its loss leaves out an update whose norm is not finite. Steps that only accumulate have no norm.
   if (norm && scalesLoss_ && ++state_.withoutUpdate >= kMostLeftOut)
     return fmt::format(
         "the gradients of {} updates in a row, the last of them in step {}, are not finite at any loss scale",
@@ -383,9 +382,9 @@ Result<void> Trainer::save(TrainObserver& observer, TrainControl& control, bool 
   return finish(std::move(saved), observer);
 }
 
-/// Whether what is done every `every` steps is due behind this step, or was inside the update that it ends.
+/// Whether the run can evaluate and save after this step, and a multiple of `every` has passed since it last could.
 bool Trainer::restDue(int64_t step, int64_t every) const {
-  return every > 0 && step % grain_ == 0 && step / every != (step - grain_) / every;
+  return step % grain_ == 0 && TrainerOptions::due(step, every, grain_);
 }
 
 /// There is also an evaluation after the last step. It comes before the checkpoint that is due then and includes it.

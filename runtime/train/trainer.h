@@ -35,9 +35,7 @@ constexpr int64_t kMostLeftOut = 25;
 struct TrainerOptions {
   int64_t steps = 100;  ///< of the whole run, including its earlier parts
   /// The number of the run's steps for which one step of the session counts. All steps in these options and in reports
-  /// are the run's. `steps` and the state's step must be multiples of it. With several ranks or OnNan::skip, `steps` must
-  /// end an update, and the run ends, evaluates and saves only at the end of one: inside of it ranks have gradients of their
-  /// own, which a checkpoint does not hold, and a bad update is undone as a whole.
+  /// are the run's. `steps` and the state's step must be multiples of it.
   int64_t stride = 1;
   int64_t evalEvery = 0;         ///< steps between evaluations; 0: only after the last step
   int64_t evalBatches = 0;       ///< of each evaluation; 0 means all
@@ -58,8 +56,15 @@ struct TrainerOptions {
   int64_t backgroundBytes = int64_t(16) << 20;
   int64_t memory = 0;  ///< most bytes that buffers may take, including that copy; 0 means no limit
 
-  /// Whether something that is done every `every` steps is due after this step; never if `every` is 0.
-  bool due(int64_t step, int64_t every) const { return every > 0 && step / every != (step - stride) / every; }
+  /// Whether the run ends, evaluates and saves only after whole updates, so that `steps` must end one. Inside an update several
+  /// ranks have gradients of their own, which a checkpoint does not hold; OnNan::skip undoes a bad update as a whole.
+  bool wholeUpdates() const { return ranks || onNan == OnNan::skip; }
+  /// Whether one of the last `count` steps up to this one is a multiple of `every`; never if `every` is 0.
+  static bool due(int64_t step, int64_t every, int64_t count) {
+    return every > 0 && step / every != (step - count) / every;
+  }
+  /// Whether something that is done every `every` steps is due after this step of the session.
+  bool due(int64_t step, int64_t every) const { return due(step, every, stride); }
 };
 
 /// Requests to a running trainer, which may come from a signal handler.
@@ -198,8 +203,8 @@ class Trainer {
   std::deque<double> last_;
   /// With OnNan::skip: params and states before the first batch of the current update; none at that batch.
   std::optional<Snapshot> beforeUpdate_;
-  bool resumedInside_ =
-      false;       ///< with OnNan::skip: the current update has batches of an earlier part of the run
+  /// With OnNan::skip: the current update has batches of an earlier part of the run.
+  bool resumedInside_ = false;
   Snapshot good_;  ///< with OnNan::skip: params and states after the last good step
   std::set<std::string>
       given_;                ///< params and states that were not finite before the first step, such as masks

@@ -341,11 +341,11 @@ static Result<void> takeOptions(const ModelFlags& model, const TrainFlags& flags
   return {};
 }
 
-/// Ends a run behind a whole update where the trainer asks for that.
-static void endBehindUpdate(OpenTraining& out) {
+/// Rounds the steps of a run up to whole updates where it must end after one.
+static void endAfterUpdate(OpenTraining& out) {
   TrainerOptions& options = out.options;
   const int64_t update = options.stride * out.model.session->info().stepsPerUpdate, steps = options.steps;
-  if ((!options.ranks && options.onNan != OnNan::skip) || steps % update == 0) return;
+  if (!options.wholeUpdates() || steps % update == 0) return;
   options.steps = (steps / update + 1) * update;
   out.notes.push_back(fmt::format(
       "note: the run ends at step {} instead of {}: {} it ends behind an update, which takes {} steps",
@@ -409,8 +409,7 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
     TG_CHECK(checkSampling(*module, *out.feed, flags));
   }
   TG_CHECK(takeOptions(model, flags, share, out));
-  const bool wholeUpdates = out.options.ranks || out.options.onNan == OnNan::skip;
-  const int64_t unit = wholeUpdates ? share.stepsPerUpdate : share.stride;
+  const int64_t unit = out.options.wholeUpdates() ? share.stepsPerUpdate : share.stride;
   if (out.stepsTyped && out.options.steps + unit <= share.step)
     return usageError("{} fewer than the {} that the run has done; resume an earlier checkpoint, "
                       "--resume=RUN/ckpt/step_N, to go back",
@@ -420,7 +419,7 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   TG_CHECK(takeStart(model, flags, run, share, module, out));
   TG_CHECK(compileTraining(model, flags, std::move(module), out));
   if (flags.sampleEvery) TG_CHECK(openSampler(flags, model.seed, out));
-  endBehindUpdate(out);
+  endAfterUpdate(out);
   out.schedule = scheduleOf(*out.model.source);
   beginState(saved, share, model, out);
   auto ready = out.resumed ? restore(*out.model.session, *out.checkpoint, share)

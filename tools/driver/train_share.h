@@ -42,7 +42,8 @@ Result<RankShare> shareOf(const CLI::App& app, const ModelFlags& model, const Tr
 Result<void> recount(const std::string& run, const TrainState& saved, const RankShare& share,
                      const ModelFlags& model, OpenTraining& out);
 
-/// Functions that run every few steps keep their distance, counted in updates. A note where that is no whole number of steps.
+/// Sets how many steps lie between two runs of functions with `every`, so that as many updates do as before. A note where that
+/// is no whole number of steps.
 void rescale(const RankShare& share, Module& source, std::vector<std::string>& notes);
 
 /// Sets the pipeline that compiles `source` for the share.
