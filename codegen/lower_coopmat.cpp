@@ -323,49 +323,62 @@ void CoopmatProduct::multiplyHalves(const std::vector<KV>& factors, std::vector<
   }
 }
 
-/// Emits the loop over the steps along k. It carries the sums, the first factors of a step, and the next tiles.
+/// Emits the steps along k: all but the last as a loop, which carries the sums, the first factors of a step, and the
+/// cells of the next step. The last step stages nothing and waits for nobody.
 std::vector<KV> CoopmatProduct::sum() {
   // The first two steps have constant numbers, but their indices are computed as those of any step, so that all steps read
   // operands in the same way.
   auto first = [&](int64_t step) { return stepAt(KernelBuilder::u32(std::min(step, count_ - 1))); };
   stage(halved(fetch(first(0))));
-  const std::vector<KV> fetched = fetch(first(1));
+  std::vector<KV> fetched = count_ > 1 ? fetch(first(1)) : std::vector<KV>{};
   c_.kernel.barrier();
-  const std::vector<KV> firstFactors = factors(0);
-  std::vector<KV> carried;
-  for (size_t i = 0; i < tiles(); ++i)
-    carried.push_back(c_.kernel.coopmatSplat(0, matrixType(MatrixUse::acc)));
-  carried.insert(carried.end(), firstFactors.begin(), firstFactors.end());
-  carried.insert(carried.end(), fetched.begin(), fetched.end());
-  c_.kernel.hint("step");
-  c_.kernel.rolled();
-  carried =
-      c_.kernel.loop(c_.kernel.depth(), KernelBuilder::u32(0), KernelBuilder::u32(count_), 1, carried,
-                     [&](const KV& turn, const std::vector<KV>& held) {
-                       auto factorsBegin = held.begin() + static_cast<long>(tiles());
-                       auto fetchedBegin = factorsBegin + static_cast<long>(factorsHeld());
-                       std::vector<KV> sums(held.begin(), factorsBegin), these(factorsBegin, fetchedBegin);
-                       for (int64_t deep = kSide; deep < depth_; deep += kSide) {
-                         std::vector<KV> following = factors(deep);
-                         multiply(these, sums);
-                         these = std::move(following);
-                       }
-                       const std::vector<KV> staged = halved({fetchedBegin, held.end()});
-                       c_.kernel.barrier();
-                       stage(staged);
-                       // The last two steps load the last tile again, which nothing reads.
-                       KV next = c_.kernel.add(turn, KernelBuilder::u32(2));
-                       next = c_.kernel.op(Opcode::k_min, {next, KernelBuilder::u32(count_ - 1)}, DType::u32);
-                       const std::vector<KV> following = fetch(stepAt(next));
-                       multiply(these, sums);
-                       c_.kernel.barrier();
-                       these = factors(0);
-                       sums.insert(sums.end(), these.begin(), these.end());
-                       sums.insert(sums.end(), following.begin(), following.end());
-                       return sums;
-                     });
-  carried.resize(tiles());
-  return carried;
+  std::vector<KV> these = factors(0);
+  std::vector<KV> sums(tiles(), c_.kernel.coopmatSplat(0, matrixType(MatrixUse::acc)));
+  // All products of a step but those of its last factors, which stay in `these`.
+  auto multiplyMost = [&] {
+    for (int64_t deep = kSide; deep < depth_; deep += kSide) {
+      std::vector<KV> following = factors(deep);
+      multiply(these, sums);
+      these = std::move(following);
+    }
+  };
+  auto joined = [&] {
+    std::vector<KV> out = sums;
+    out.insert(out.end(), these.begin(), these.end());
+    out.insert(out.end(), fetched.begin(), fetched.end());
+    return out;
+  };
+  auto parted = [&](const std::vector<KV>& carried) {
+    const auto factorsBegin = carried.begin() + static_cast<long>(tiles());
+    const auto fetchedBegin = factorsBegin + static_cast<long>(factorsHeld());
+    sums.assign(carried.begin(), factorsBegin);
+    these.assign(factorsBegin, fetchedBegin);
+    fetched.assign(fetchedBegin, carried.end());
+  };
+  auto step = [&](const KV& turn, const std::vector<KV>& held) {
+    parted(held);
+    multiplyMost();
+    const std::vector<KV> staged = halved(fetched);
+    c_.kernel.barrier();
+    stage(staged);
+    // The loop's last turn loads the last step again, which nothing reads.
+    KV next = c_.kernel.add(turn, KernelBuilder::u32(2));
+    next = c_.kernel.op(Opcode::k_min, {next, KernelBuilder::u32(count_ - 1)}, DType::u32);
+    fetched = fetch(stepAt(next));
+    multiply(these, sums);
+    c_.kernel.barrier();
+    these = factors(0);
+    return joined();
+  };
+  if (count_ > 1) {
+    c_.kernel.hint("step");
+    c_.kernel.rolled();
+    parted(c_.kernel.loop(c_.kernel.depth(), KernelBuilder::u32(0), KernelBuilder::u32(count_ - 1), 1,
+                          joined(), step));
+  }
+  multiplyMost();
+  multiply(these, sums);
+  return sums;
 }
 
 /// Reads neighbouring sums from the patch, which holds a row of each subgroup's matrices.
