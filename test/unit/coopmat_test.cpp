@@ -340,6 +340,8 @@ TEST(CoopmatSchedule, FollowsPrecisionSizeAndTarget) {
   EXPECT_EQ(narrow(4096, 4096, 4096), "coopmat{tile = [128, 256, 32], warp = [64, 64], patch = 32}");
   // 384 tiles of 128 x 128 are three rounds of 128 processors. Larger ones do not fit beside patches of f32 sums.
   EXPECT_EQ(narrow(8192, 768, 3072), "coopmat{tile = [128, 128, 64], warp = [64, 32], patch = 16}");
+  // 96 terms are three steps of 32, but two of 64, of which a quarter is empty.
+  EXPECT_EQ(narrow(100352, 384, 96), "coopmat{tile = [128, 128, 32], warp = [64, 64], patch = 16}");
   // One round of large tiles, of which half are empty, or of small ones.
   EXPECT_EQ(narrow(16384, 64, 128), "coopmat{tile = [64, 64, 64], warp = [32, 32], patch = 16}");
   EXPECT_EQ(narrow(64, 64, 64), "coopmat{tile = [64, 64, 32], warp = [32, 32]}");
