@@ -315,6 +315,38 @@ static bool onlyRequests(const Module& module, const AppendGradOptions& options)
   return false;
 }
 
+/// Whether a function gives gradients itself, such as those of two losses: by tg.grad and tg.param_grad.
+static bool asksByHand(const Item& func) {
+  auto has = [&](Opcode code) {
+    return std::ranges::any_of(func.body.ops, [&](const Op* op) { return op->code == code; });
+  };
+  return has(Opcode::grad) && has(Opcode::param_grad);
+}
+
+/// Checks that such a function gives the gradient of every parameter: nothing is left to this pass but the tg.grad.
+static Result<void> checkGivesAll(const Item& func, const std::vector<Item*>& params,
+                                  const AppendGradOptions& options) {
+  const Op* first = nullptr;
+  std::set<std::string> given, read;
+  for (const Op* op : func.body.ops) {
+    if (op->code == Opcode::param) read.insert(op->operands[0].text);
+    if (op->code != Opcode::param_grad) continue;
+    if (!first) first = op;
+    given.insert(op->operands[0].text);
+  }
+  for (const Item* param : params)
+    if (read.contains(param->name) && !given.contains(param->name))
+      return passError("append-grad", first->loc, 4,
+                       "@{} gives a gradient of @{} by tg.param_grad, but none of @{}: give that of every "
+                       "parameter, or leave all to append-grad",
+                       func.name, first->operands[0].text, param->name);
+  if (options.accumulate > 1)
+    return passError("append-grad", first->loc, 8,
+                     "@{} gives gradients by tg.param_grad, and only those that append-grad gives are summed",
+                     func.name);
+  return {};
+}
+
 /// Remarks the first f16 product: small gradients through it become 0 unless a later pass scales the loss.
 static void remarkUnscaled(const Item& func, const PassContext& context) {
   for (const Op* op : func.body.ops) {
@@ -340,6 +372,11 @@ Result<void> run_append_grad(Module& module, const AppendGradOptions& options, c
   if (onlyRequests(module, options)) return expandRequests(module, options, onRemark);
   TG_TRY(Item * func, funcNamed("append-grad", module, options.func));
   TG_CHECK(findLoss(*func));
+  TG_TRY(std::vector<Item*> params, chosenParams(module, *func, options.wrt));
+  if (asksByHand(*func)) {
+    TG_CHECK(checkGivesAll(*func, params, options));
+    return expandRequests(module, options, onRemark);
+  }
   for (Op* op : func->body.ops) {
     if (op->code == Opcode::param_grad)
       return passError("append-grad", op->loc, 4, "@{} already has a gradient of @{}; append-grad runs once",
@@ -348,7 +385,6 @@ Result<void> run_append_grad(Module& module, const AppendGradOptions& options, c
       return passError("append-grad", op->loc, 4,
                        "@{} already has the seed of a gradient; append-grad runs once", func->name);
   }
-  TG_TRY(std::vector<Item*> params, chosenParams(module, *func, options.wrt));
   TG_CHECK(checkAccumulation(module, *func, params, options.accumulate));
   remarkIdle(context, func->loc, "wrt", options.wrt, module.all(ItemKind::param));
   remarkUnscaled(*func, context);

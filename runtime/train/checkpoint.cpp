@@ -16,6 +16,11 @@
 
 namespace tg {
 
+std::map<std::string, std::string> paramsMetadata(const TrainState& state) {
+  if (!state.vocabulary) return {};
+  return {{"tensorgrad.vocabulary", *state.vocabulary}};
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -53,10 +58,10 @@ Result<FileDigest> writeText(const std::string& folder, std::string_view name, c
 }
 
 std::map<std::string, std::string> modelMetadata(const TrainState& state) {
-  std::map<std::string, std::string> metadata = {{"format", "tensorgrad"},
-                                                 {"tensorgrad.step", fmt::format("{}", state.step)},
-                                                 {"tensorgrad.seed", fmt::format("{}", state.seed)}};
-  if (state.vocabulary) metadata["tensorgrad.vocabulary"] = *state.vocabulary;
+  std::map<std::string, std::string> metadata = paramsMetadata(state);
+  metadata["format"] = "tensorgrad";
+  metadata["tensorgrad.step"] = fmt::format("{}", state.step);
+  metadata["tensorgrad.seed"] = fmt::format("{}", state.seed);
   return metadata;
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -77,6 +78,9 @@ struct CheckpointEntry {
 /// while they are written, so no tensor is ever whole in host memory.
 Result<std::string> saveCheckpoint(const std::string& runDir, TrainState state, const TensorSource& params,
                                    const TensorSource& states);
+
+/// The metadata of a file of params: what the tokens of a text stand for. Equal params of any step have equal files.
+std::map<std::string, std::string> paramsMetadata(const TrainState& state);
 
 /// The reason why a checkpoint folder cannot be used, which begins with the name of the file that is missing, longer,
 /// changed or unknown; "" for a good one. Reads every byte.

@@ -92,6 +92,8 @@ Result<void> checkOptions(const FeedOptions& options, const Item* eval) {
     return fail("there is data for evaluation, but no function that evaluates");
   if (options.val.starts_with(kText) && !options.train.starts_with(kText))
     return fail("evaluation on a text needs training on one, whose vocabulary it takes");
+  if (options.val.starts_with(kTokens) && options.train.starts_with(kText))
+    return fail("training on a text needs evaluation on one: its ids stand for characters");
   if (options.vocabulary && !options.train.starts_with(kText))
     return fail("the vocabulary of {} is that of a text, but the data is '{}'",
                 countText(options.vocabulary->size(), "character"), options.train);
@@ -99,6 +101,8 @@ Result<void> checkOptions(const FeedOptions& options, const Item* eval) {
 }
 
 }  // namespace
+
+bool isText(const std::string& source) { return source.starts_with(kText); }
 
 int64_t heldOutOf(int64_t total, double fraction) {
   const auto wanted = static_cast<int64_t>(std::llround(fraction * static_cast<double>(total)));

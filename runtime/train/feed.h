@@ -73,6 +73,9 @@ Result<void> checkBindings(const std::string& text);
 /// function's tables. Errors of evaluation start with "evaluation: ".
 Result<std::unique_ptr<Feed>> openFeed(const FeedOptions& options, const Item& train, const Item* eval);
 
+/// Whether a source of data is a text, whose characters become ids.
+bool isText(const std::string& source);
+
 /// Opens `val` alone, with all its rows in order, for the evaluation function. A text uses the vocabulary of the
 /// options, or else its own. Training data and the fraction are ignored; `batch` is an error.
 Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Item& eval);

@@ -28,6 +28,13 @@ int32_t draw(std::span<const float> logits, double temperature, float uniform) {
 
 }  // namespace
 
+/// Whether a distribution follows from logits: a logit may be -inf, but not all.
+static bool isDistribution(std::span<const float> logits) {
+  const bool known = std::ranges::none_of(
+      logits, [](float logit) { return std::isnan(logit) || (std::isinf(logit) && logit > 0); });
+  return known && std::ranges::any_of(logits, [](float logit) { return std::isfinite(logit); });
+}
+
 Result<const Item*> predictor(const Module& module) {
   const Item* func = module.func(kPredict);
   bool fits = func && func->body.args.size() == 1 && func->results.size() == 1;
@@ -74,6 +81,9 @@ Result<int32_t> Sampler::next(const std::vector<int32_t>& ids, int64_t index) {
   auto logits = std::as_const(out.results[0].second)
                     .f32()
                     .subspan((count - 1) * static_cast<size_t>(classes_), classes);
+  if (!isDistribution(logits))
+    return fail("@predict gives no distribution for token {}: a logit is NaN or infinite, or all are -inf",
+                index + 1);
   auto i = static_cast<uint64_t>(index);
   auto words =
       philox({lowWord(i), highWord(i), 0x73616d70u, 0}, {lowWord(options_.seed), highWord(options_.seed)});

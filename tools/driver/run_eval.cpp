@@ -8,8 +8,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/access.h"
 #include "ir/collective.h"
 #include "ir/json_text.h"
+#include "ir/op_view.h"
 #include "ir/stopwatch.h"
 #include "ir/text.h"
 #include "runtime/train/evaluation.h"
@@ -51,11 +53,12 @@ Result<Trained> trainedOf(const std::string& path, bool loud) {
   return out;
 }
 
-/// Whether the loss is per token in nats, as cross_entropy computes it.
+/// Whether the loss is the mean cross entropy of tokens, in nats.
 bool hasPerplexity(const Module& source, const Feed& feed) {
-  const auto& ops = source.func(kEval)->body.ops;
-  return feed.unit() == "tok" &&
-         std::ranges::any_of(ops, [](const auto& op) { return op->code == Opcode::cross_entropy; });
+  const Op* end = source.func(kEval)->body.ops.back();
+  if (feed.unit() != "tok" || end->code != Opcode::return_ || end->numOperands() == 0) return false;
+  const Op* loss = throughCasts(end->in(0))->def;
+  return loss && loss->code == Opcode::cross_entropy && as::cross_entropy(*loss).reduction() == "mean";
 }
 
 /// Whether a run was started with evaluation data.

@@ -31,9 +31,10 @@ std::string commandOf(const Arguments& args) {
   return command;
 }
 
-Result<void> writeParams(Session& session, const std::string& path) {
+Result<void> writeParams(const OpenTraining& training, const std::string& path) {
   if (path.empty()) return {};
-  return writeSafetensors(path, session.tensors(ItemKind::param), {});
+  return writeSafetensors(path, training.model.session->tensors(ItemKind::param),
+                          paramsMetadata(training.state));
 }
 
 struct Train : Verb {
@@ -115,6 +116,9 @@ struct Train : Verb {
       // Counted from the run's first step, so that a resumed run continues its schedule.
       Session& session = *training.model.session;
       TG_CHECK(session.setLearningRate(flags.lr, 0));
+      if (training.rates > 1)
+        training.notes.push_back(fmt::format("warning: --lr={} takes the place of {} rates: {}", flags.lr,
+                                             training.rates, training.schedule));
       training.schedule = session.info().schedule + " by --lr";
     }
     return exitOk;
@@ -247,7 +251,7 @@ struct Train : Verb {
     auto saved = [&]() -> Result<void> {
       TG_TRY(const std::string wrong, trainer.notFiniteParam());
       if (!wrong.empty()) return fail("{} is not written: parameter {}", flags.out, wrong);
-      return writeParams(*training.model.session, flags.out);
+      return writeParams(training, flags.out);
     }();
     error.addNote(nullptr, saved ? fmt::format("saved {}", flags.out) : saved.error().message());
   }
@@ -289,7 +293,7 @@ struct Train : Verb {
       fmt::print(stderr,
                  "warning: all steps after step {} were left out, the parameters are as before them\n",
                  summary.firstStep);
-    TG_CHECK(writeParams(*training.model.session, flags.out));
+    TG_CHECK(writeParams(training, flags.out));
     if (!flags.out.empty()) console.line("saved {}", flags.out);
     if (summary.end == TrainEnd::done && console.lost().empty()) return exitOk;
     const std::string& dir = training.options.runDir;

@@ -30,7 +30,7 @@ Result<void> runInParts(int64_t microBatch, ModelFlags& model, std::unique_ptr<M
     if (auto same = checkMeanOfParts(*module->func(kTrain)); !same) {
       const Diagnostic& why = same.error().diagnostics().front();
       notes.push_back(fmt::format(
-          "note: its loss and gradients are means of the parts, which those of the batch are not: "
+          "note: its results and gradients are means of the parts, which some of the batch's may not be: "
           "{}: {}",
           locString(why.loc), why.message));
     }

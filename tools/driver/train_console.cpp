@@ -132,9 +132,11 @@ double TrainConsole::secondsLeft(int64_t step) const {
 std::string TrainConsole::stepLine(const StepResult& step, double milliseconds, double itemsPerSecond) const {
   std::string norm;
   if (const HostArray* value = step.result("grad_norm")) norm = fmt::format(" | norm {:.4g}", value->at(0));
-  return fmt::format("step {}/{} | loss {:.4f}{} | lr {:.2e} | {:.1f} ms | {:.0f} {}/s | eta {}", step.step,
-                     training_.options.steps, step.loss, norm, step.learningRate, milliseconds,
-                     itemsPerSecond, training_.feed->unit(), duration(secondsLeft(step.step)));
+  // Steps that only sum gradients have no rate.
+  const std::string rate = step.applied ? fmt::format(" | lr {:.2e}", step.learningRate) : "";
+  return fmt::format("step {}/{} | loss {:.4f}{}{} | {:.1f} ms | {:.0f} {}/s | eta {}", step.step,
+                     training_.options.steps, step.loss, norm, rate, milliseconds, itemsPerSecond,
+                     training_.feed->unit(), duration(secondsLeft(step.step)));
 }
 
 Result<void> TrainConsole::record(int64_t step, std::vector<std::pair<std::string, double>> values) {
@@ -166,7 +168,7 @@ Result<void> TrainConsole::recordStep(const StepResult& step, double millisecond
     taken.push_back(column);
     values.emplace_back(column, value.at(0));
   }
-  values.emplace_back("lr", step.learningRate);
+  if (step.applied) values.emplace_back("lr", step.learningRate);
   values.emplace_back("ms", milliseconds);
   values.emplace_back("items_per_s", itemsPerSecond);
   if (waited_ > 0) values.emplace_back("save_ms", std::exchange(waited_, 0) * 1e3);

@@ -63,14 +63,14 @@ Result<void> checkKeepsShapes(const Module& module, const std::string& pipeline)
   return {};
 }
 
-/// The schedules of all rates, the first of which a step reports.
-std::string scheduleOf(const Module& module) {
+/// The different schedules of rates, the first of which a step reports.
+std::vector<std::string> schedulesOf(const Module& module) {
   std::vector<std::string> schedules;
   for (const Item* func : module.all(ItemKind::func))
     for (const auto& argument : func->body.args)
       if (hostRole(*argument) == "lr")
         if (const Attr* schedule = find(argument->attrs, "schedule")) addOnce(schedules, schedule->str());
-  return fmt::format("{}", fmt::join(schedules, ", "));
+  return schedules;
 }
 
 /// Converts the command line's options to the trainer's, and checks them against the data. The number of steps is
@@ -303,14 +303,52 @@ Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags) {
   return mayReplace("--out", flags.out, beginsSafetensors, read);
 }
 
+/// The vocabulary of the parameters with which a new run starts: their tokens keep their meaning. None if the data is no
+/// text, or if the file has no vocabulary.
+static Result<std::optional<std::string>> startingVocabulary(const ModelFlags& model, const TrainFlags& flags,
+                                                             const DataFlags& data) {
+  const std::string& from = flags.initFrom.empty() ? model.weights : flags.initFrom;
+  if (from.empty() || !isText(data.train)) return std::optional<std::string>();
+  TG_TRY(const ResolvedWeights found, resolveWeights(from));
+  TG_TRY(Weights weights, openWeights(found));
+  return std::move(weights.vocabulary);
+}
+
 /// Opens the data of both functions.
 static Result<void> takeData(const ModelFlags& model, const TrainFlags& flags, const TrainState& saved,
                              Module& module, OpenTraining& out) {
   TG_TRY(const DataFlags data, withCode(exitUsage, parseData(flags.data)));
   if (!data.val.empty() || flags.valFraction > 0) TG_CHECK(ensureEval(module, out.notes));
+  std::optional<std::string> vocabulary = saved.vocabulary;
+  if (!out.resumed) {
+    TG_TRY(vocabulary, startingVocabulary(model, flags, data));
+  }
   // If no data was given, the only possible error is that it is missing.
   TG_TRY(out.feed, withCode(data.train.empty() ? exitUsage : exitInput,
-                            openData(module, model.seed, flags, saved.vocabulary)));
+                            openData(module, model.seed, flags, vocabulary)));
+  return {};
+}
+
+/// A new run takes the module's own states from where its parameters come from, such as the running statistics of a
+/// norm; the optimizer begins anew.
+static Result<void> takeOwnStates(const ModelFlags& model, const std::vector<std::string>& own,
+                                  OpenTraining& out) {
+  if (model.weights.empty() || own.empty()) return {};
+  TG_TRY(const ResolvedWeights found, resolveWeights(model.weights));
+  TG_TRY(const Weights weights, openWeights(found));
+  std::vector<Item*> states;
+  for (Item* state : out.model.source->all(ItemKind::state))
+    if (contains(own, state->name)) states.push_back(state);
+  TG_TRY(const TensorSource taken, statesOf(weights, states, /*all=*/false));
+  if (taken.tensors.size() < states.size())
+    out.notes.push_back(
+        fmt::format("warning: {} lacks {} of the module's states, which start at their `init`", found.file,
+                    states.size() - taken.tensors.size()));
+  if (taken.tensors.empty()) return {};
+  out.notes.push_back(
+      fmt::format("note: {} taken too, the optimizer's begin anew",
+                  countText(taken.tensors.size(), "state of the module is", "states of the module are")));
+  TG_CHECK(out.model.session->writeTensors(ItemKind::state, taken, {.partial = true, .others = true}));
   return {};
 }
 
@@ -389,6 +427,8 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   out.resumedStep = saved.step;
   TG_TRY(std::unique_ptr<Module> module, loadModule(app, model));
   out.sourceText = print(*module);
+  std::vector<std::string> ownStates;
+  for (const Item* state : module->all(ItemKind::state)) ownStates.push_back(state->name);
   if (out.resumed) TG_CHECK(checkSameModule(out, run, model, saved));
   TG_TRY(model.pipeline, pipelineOf(*module, model));
   if (!out.resumed) TG_CHECK(checkKeepsShapes(*module, model.pipeline));
@@ -418,9 +458,12 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   TG_CHECK(runInParts(flags.microBatch, model, module, out.notes));
   TG_CHECK(takeStart(model, flags, run, share, module, out));
   TG_CHECK(compileTraining(model, flags, std::move(module), out));
+  if (!out.resumed) TG_CHECK(takeOwnStates(model, ownStates, out));
   if (flags.sampleEvery) TG_CHECK(openSampler(flags, model.seed, out));
   endAfterUpdate(out);
-  out.schedule = scheduleOf(*out.model.source);
+  const std::vector<std::string> schedules = schedulesOf(*out.model.source);
+  out.schedule = fmt::format("{}", fmt::join(schedules, ", "));
+  out.rates = schedules.size();
   beginState(saved, share, model, out);
   auto ready = out.resumed ? restore(*out.model.session, *out.checkpoint, share)
                            : setParams(*out.model.session, flags.set);

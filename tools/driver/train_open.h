@@ -25,6 +25,7 @@ struct OpenTraining {
   std::string sourceText;          ///< the text of the module before any pass
   std::vector<std::string> notes;  ///< printed before the header
   std::string schedule;            ///< of the learning rate, as the module writes it; "" if none
+  size_t rates = 0;                ///< different schedules in it
   int64_t microBatch = 0;          ///< rows to run at once, if --memory chose them
   bool resumed = false;
   int64_t resumedStep = 0;                   ///< as counted by the checkpoint
