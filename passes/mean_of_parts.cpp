@@ -339,6 +339,10 @@ class PartsCheck {
       const int back = op.in(i)->type.rank() - of(op.in(i)).axis;  // 1 and 2 are the matrix
       const int summed = turned[i] == (i == 0) ? 2 : 1;
       if (back == summed) return {};
+      // Matrices of an operand without rows that belong to one row each would need a cut too.
+      const Value& other = *op.in(1 - i);
+      const int fixed = other.type.rank() - back;
+      if (back > 2 && fixed >= 0 && !isRows(&other) && other.type.shape[fixed] != 1) return {};
       const int at = back > 2 ? rank - back : rank - 2 + i;
       if (axis && (*axis != at || back <= 2)) return {};
       axis = at;

@@ -151,12 +151,12 @@ class Resizing {
     });
     if (!source && op.code == Opcode::custom && isBatch() && !as::custom(op).batch().empty()) {
       TG_CHECK(resizeResults(op));
-      return retype(op, Resized(), suspect);
+      return retype(op, suspect);
     }
     if (!source) return leaveAlone(op, suspect);
     if (suspect && op.results.empty()) return guess(op, suspect);
     TG_CHECK(rewriteAttributes(op, *source));
-    TG_CHECK(retype(op, *source, suspect));
+    TG_CHECK(retype(op, suspect));
     if (!suspect && (writesRows(op) || repeatsSame(op))) suspects_[op.result()] = op.result();
     return {};
   }
@@ -451,7 +451,7 @@ class Resizing {
   }
 
   /// Infers the types of an op's results again, and records those that changed as resized.
-  Result<void> retype(Op& op, const Resized& source, const Value* suspect) {
+  Result<void> retype(Op& op, const Value* suspect) {
     // The shape of a cast is inferred from its operand; its type is not.
     const std::optional<Type> cast =
         op.code == Opcode::cast ? std::optional(op.result()->type) : std::nullopt;
@@ -463,7 +463,7 @@ class Resizing {
     for (size_t i = 0; i < types->size(); ++i) {
       Value& result = *op.results[i];
       const Type now = (*types)[i];
-      TG_CHECK(checkBroadcast(op, source, result, now, suspect));
+      TG_CHECK(checkBroadcast(op, result, now, suspect));
       if (now == result.type) continue;
       Resized resized{result.type, {}};
       for (int axis = 0; axis < now.rank() && now.rank() == result.type.rank(); ++axis)
@@ -497,15 +497,23 @@ class Resizing {
   }
 
   /// Fails where an axis keeps its old extent because another operand still has it: the new extent, 1, would broadcast.
-  Result<void> checkBroadcast(const Op& op, const Resized& source, const Value& result, const Type& now,
+  /// Products broadcast the axes in front of the matrices.
+  Result<void> checkBroadcast(const Op& op, const Value& result, const Type& now,
                               const Value* suspect) const {
-    if (op.info().scalar == Scalar::none) return {};
-    for (const Axis& each : source.axes) {
-      const int axis = now.rank() - source.before.rank() + each.at;
-      if (axis < 0 || now.shape[axis] != result.type.shape[axis]) continue;
-      if (suspect) return guess(op, suspect);
-      return dim_.error(op.loc, 6, "axis {} of %{} keeps its extent {}: another operand has it too", axis,
-                        result.name, old_);
+    const bool multiplies = op.code == Opcode::matmul;
+    const bool byPlace = op.code == Opcode::reshape || op.code == Opcode::broadcast_to;
+    if (!multiplies && (!keepsElements(op) || byPlace)) return {};
+    for (int i = 0; i < op.numOperands(); ++i) {
+      const Resized* resized = resizedOf(op.in(i));
+      if (!resized) continue;
+      const int rank = resized->before.rank(), last = multiplies ? rank - 2 : rank;
+      for (const Axis& each : resized->axes) {
+        const int axis = now.rank() - rank + each.at;
+        if (each.at >= last || axis < 0 || now.shape[axis] != result.type.shape[axis]) continue;
+        if (suspect) return guess(op, suspect);
+        return dim_.error(op.loc, 6, "axis {} of %{} keeps its extent {}: another operand has it too", axis,
+                          result.name, result.type.shape[axis]);
+      }
     }
     return {};
   }
