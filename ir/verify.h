@@ -50,12 +50,14 @@ Result<void> verifyDispatches(const Module& module);
 
 /// The value of `kernel_hash` on a binary: xxh3 of the kernel's printed text, 16 hex digits.
 std::string kernelHash(const Item& kernel);
+/// The value of `modes` on a binary: how the kernel accesses each parameter, `[in, texel(f32x4), out]`. A runtime without
+/// the kernel's text binds its buffers by them.
+Attr kernelModes(const Item& kernel);
 
 /// Regions, operands, attributes and locations are nested at most this deep, so that recursion over them is bounded.
 constexpr int kMaxNesting = 64;
-/// Offsets and sizes in bytes, and pitches in elements, are below these limits, so that sums and products of numbers
-/// in a text fit 64 bits.
-constexpr int64_t kMaxBytes = int64_t{1} << 50, kMaxPitch = int64_t{1} << 20;
+/// Offsets and sizes in bytes are below this limit, so that sums and products of numbers in a text fit 64 bits.
+constexpr int64_t kMaxBytes = int64_t{1} << 50;
 
 /// Whether the name can be written after '%' or '@'.
 bool isSymbolName(std::string_view name);

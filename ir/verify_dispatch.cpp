@@ -13,6 +13,24 @@ namespace tg {
 
 std::string kernelHash(const Item& kernel) { return textHash(print(kernel)); }
 
+/// How a parameter is accessed; `accum` and `tape` are both read and written.
+static std::string modeOf(const Type& type) {
+  if (type.texel) return "texel";
+  return type.mode == BufMode::in || type.mode == BufMode::out ? std::string(name(type.mode)) : "inout";
+}
+
+Attr kernelModes(const Item& kernel) {
+  std::vector<Attr> modes;
+  for (const auto& arg : kernel.body.args) {
+    const Type& type = arg->type;
+    std::vector<Attr> format;
+    if (type.texel)
+      format.push_back(Attr::word(fmt::format("{}{}", name(type.dtype), type.lanes == 4 ? "x4" : "")));
+    modes.push_back(type.texel ? Attr::call(modeOf(type), std::move(format)) : Attr::word(modeOf(type)));
+  }
+  return Attr::array(std::move(modes));
+}
+
 namespace {
 
 /// A byte range that a command accesses.
@@ -72,8 +90,15 @@ void DispatchVerifier::hashes() {
   }
   for (const auto& item : module_.items) {
     if (item->kind != ItemKind::binary || !kernels_.contains(item->name)) continue;
-    const Attr* written = find(item->attrs, "kernel_hash");
+    const Attr *written = find(item->attrs, "kernel_hash"), *modes = find(item->attrs, "modes");
     std::string hash = kernelHash(*kernels_.at(item->name));
+    const Attr wanted = kernelModes(*kernels_.at(item->name));
+    if (!modes || *modes != wanted)
+      errors_.append(failAt(item->loc,
+                            "binary @{} [plan.modes]: its modes are {}, those of the kernel's {} are {}",
+                            item->name, modes ? modes->str() : "missing",
+                            countText(wanted.list.size(), "parameter"), wanted.str())
+                         .note(kernels_.at(item->name)->loc, "the kernel is here"));
     if (written && written->text == hash) continue;
     errors_.append(failAt(item->loc,
                           "binary @{} [plan.hash]: was compiled from another kernel: its kernel_hash is {}, "
@@ -166,11 +191,6 @@ void DispatchVerifier::parameters(const Op& op, const std::vector<Access>& acces
       report(op, "range", "{} of @{} takes {}, the range has {}", param, op.operands[0].text,
              countText(type.bytes(), "byte"), accesses[index].range.bytes);
   }
-}
-
-std::string modeOf(const Type& type) {
-  if (type.texel) return "texel";
-  return type.mode == BufMode::in || type.mode == BufMode::out ? std::string(name(type.mode)) : "inout";
 }
 
 /// The invocations of a dispatch are unordered: outputs must not overlap each other or texel views. A storage input

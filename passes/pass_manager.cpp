@@ -113,7 +113,9 @@ static Error brokenBy(const PipelineStep& step, std::string what, Error why, con
 }
 
 std::string reproducerText(const std::string& pipeline, const std::string& module) {
-  return fmt::format("// Reproduce: tg-opt --pass-pipeline='{}' THIS_FILE\n{}", pipeline, module);
+  std::string quoted;  // for a shell, between single quotes
+  for (const char c : pipeline) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return fmt::format("// Reproduce: tg-opt --pass-pipeline='{}' THIS_FILE\n{}", quoted, module);
 }
 
 std::string PassManager::writeReproducer(int index, const std::string& before) const {

@@ -31,16 +31,7 @@ std::unique_ptr<Item> binaryOf(const Item& kernel, std::vector<uint32_t> words) 
   binary->name = kernel.name;
   binary->loc = kernel.loc;
   binary->code = std::move(words);
-  std::vector<Attr> modes;
-  for (const auto& arg : kernel.body.args) {
-    bool plain = arg->type.mode == BufMode::in || arg->type.mode == BufMode::out;
-    // A runtime without the kernel makes a view of the texel's format: texel(f32), texel(f32x4).
-    std::string texel = fmt::format("{}{}", name(arg->type.dtype), arg->type.lanes == 4 ? "x4" : "");
-    modes.push_back(arg->type.texel ? Attr::call("texel", {Attr::word(texel)})
-                                    : Attr::word(plain ? std::string(name(arg->type.mode)) : "inout"));
-  }
-  binary->attrs = {{"kernel_hash", Attr::string(kernelHash(kernel))},
-                   {"modes", Attr::array(std::move(modes))}};
+  binary->attrs = {{"kernel_hash", Attr::string(kernelHash(kernel))}, {"modes", kernelModes(kernel)}};
   return binary;
 }
 

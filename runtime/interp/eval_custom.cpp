@@ -68,11 +68,12 @@ Result<std::vector<NdArray>> evalCustom(const Op& op, std::span<const NdArray* c
   const std::vector<CustomParam> params = customParams(*source);
   KernelRunOptions options = context.kernel;
   options.wide = !context.exact;
-  // The kernel may leave elements unwritten if only slices read the result.
-  options.complete = std::ranges::any_of(op.results, [](const auto& result) {
-    return std::ranges::any_of(result->uses,
-                               [](const Use& use) { return use.user()->code != Opcode::slice; });
-  });
+  // The kernel may leave elements of a result unwritten if only slices read it. Behind a region these are not seen.
+  for (const CustomParam& param : params)
+    options.complete.push_back(
+        param.result >= 0 && std::ranges::any_of(op.result(param.result)->uses, [](const Use& use) {
+          return use.user()->code != Opcode::slice && use.user()->code != Opcode::yield;
+        }));
   const KernelBytes memory(options.wide);
   std::vector<std::vector<std::byte>> bytes;
   for (size_t index = 0; index < params.size(); ++index)

@@ -43,11 +43,11 @@ void KernelFindings::uninitialised(const Access& access, const Visit& visit, int
   add(*access.op, access.buffer->name, visit, fmt::format("element {} was never written", element));
 }
 
-void KernelFindings::checkWritten(const std::vector<Region>& regions) {
-  for (size_t index = 0; index < regions.size(); ++index) {
+void KernelFindings::checkWritten(const std::vector<Region>& regions, const std::vector<bool>& complete) {
+  for (size_t index = 0; index < std::min(regions.size(), complete.size()); ++index) {
     const Memory& memory = program_.memories[index];
     const Region& region = regions[index];
-    if (memory.mode != BufMode::out) continue;
+    if (memory.mode != BufMode::out || !complete[index]) continue;
     for (int64_t word = 0; word < memory.words; ++word) {
       if (!region.shadow->unwritten(region.shadowStart + word * region.cells, 0)) continue;
       ++counters_.uninitialised;

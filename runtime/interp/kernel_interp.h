@@ -47,8 +47,8 @@ struct KernelRunOptions {
   bool wide = false;
   /// The module of the kernel, with the funcs that it calls; not needed for a kernel without calls.
   const Module* module = nullptr;
-  /// With `checks`: each element of an `out` buffer must be written.
-  bool complete = false;
+  /// With `checks`: the parameters, by number, of which each element must be written if they are `out`.
+  std::vector<bool> complete = {};
 };
 
 /// The errors of a kernel's run. The run goes on until `kMostFindings` are listed.

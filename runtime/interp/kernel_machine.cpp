@@ -284,7 +284,7 @@ Result<KernelCounters> KernelMachine<Real>::run() {
     TG_CHECK(group(index));
     if (memory_.findings().full()) return memory_.findings().take();
   }
-  if (options_.complete) memory_.checkWritten();
+  memory_.checkWritten(options_.complete);
   return memory_.findings().take();
 }
 

@@ -40,7 +40,7 @@ class KernelFindings {
   void uninitialised(const Access& access, const Visit& visit, int64_t element);
   void absentLane(const Op& op, const Visit& visit, uint32_t lane);
   /// At the end: finds elements of `out` buffers that no invocation wrote, one for each buffer.
-  void checkWritten(const std::vector<Region>& regions);
+  void checkWritten(const std::vector<Region>& regions, const std::vector<bool>& complete);
   KernelCounters take() { return std::move(counters_); }
   /// Whether the list is full.
   bool full() const { return counters_.findings.size() >= KernelCounters::kMostFindings; }
@@ -106,8 +106,8 @@ class KernelMemory {
   }
 
   KernelFindings& findings() { return findings_; }
-  void checkWritten() {
-    if (checks_) findings_.checkWritten(regions_);
+  void checkWritten(const std::vector<bool>& complete) {
+    if (checks_) findings_.checkWritten(regions_, complete);
   }
 
   /// Begins a workgroup: its shared and local memory hold NaN patterns that no arithmetic produces.

@@ -361,12 +361,13 @@ TEST(VerifyDispatch, Form) {
 
 TEST(VerifyDispatch, ABinaryCarriesItsKernelsHash) {
   auto module = parsed(kKernels);
-  std::string hash = kernelHash(*module->find(ItemKind::kernel, "k0"));
+  const Item& kernelOf = *module->find(ItemKind::kernel, "k0");
+  const std::string hash = kernelHash(kernelOf), modes = kernelModes(kernelOf).str();
   std::string text = edited(kKernels, "stage(kernel)", "stage(spirv)");
   EXPECT_EQ(finding(text), "tg.dispatch [plan.kernel]: there is no binary @k0");
   text.replace(
       text.rfind('}'), 1,
-      fmt::format("  binary @k0 {{kernel_hash = \"{}\", modes = [texel, in, out]}} \"AwIjBw==\"\n}}", hash));
+      fmt::format("  binary @k0 {{kernel_hash = \"{}\", modes = {}}} \"AwIjBw==\"\n}}", hash, modes));
   EXPECT_EQ(finding(text), "");
   EXPECT_EQ(finding(edited(text, "%t = tgk.add", "%t = tgk.sub")).substr(0, 53),
             "binary @k0 [plan.hash]: was compiled from another ker");
