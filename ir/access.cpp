@@ -75,12 +75,9 @@ const Value* throughCasts(const Value* value) {
 
 bool readsSymbol(const Op& op) { return op.code == Opcode::param || op.code == Opcode::state; }
 
-bool isTurn(const Op& op) { return op.code == Opcode::fused || isCollective(op); }
+bool readsEntry(const Op& op) { return readsSymbol(op) || op.code == Opcode::disjoin; }
 
-int64_t placedBytes(const Value& value) {
-  if (!value.place || value.place->pitch == 0 || value.type.rank() == 0) return value.type.bytes();
-  return value.type.elements() / value.type.shape.back() * value.place->pitch * byteSize(value.type.dtype);
-}
+bool isTurn(const Op& op) { return op.code == Opcode::fused || isCollective(op); }
 
 bool keepsElements(const Op& op) {
   return op.info().scalar != Scalar::none || op.info().has(table::elements);

@@ -36,10 +36,10 @@ bool isNumber(const Value& value, double number);
 const Value* throughCasts(const Value* value);
 /// Whether an op reads a parameter or a state as it is when the step begins.
 bool readsSymbol(const Op& op);
+/// Whether an op's results are in memory when the step begins: parameters, states, and pieces of an argument.
+bool readsEntry(const Op& op);
 /// Whether an op is a command of its own between possible barriers: a kernel or a collective.
 bool isTurn(const Op& op);
-/// The bytes that a placed value takes, with the padding of its pitch.
-int64_t placedBytes(const Value& value);
 
 /// Whether element i of an op's result depends only on the elements i of those operands that have its extents.
 bool keepsElements(const Op& op);

@@ -55,8 +55,10 @@ static Result<void> checkReaders(const Context& c) {
   return {};
 }
 
+/// Values begin at multiples of so many bytes.
+constexpr int64_t kMember = 16;
+
 Result<Types> types(at::adjoin, const Context& c) {
-  constexpr int64_t kMember = 16;  // bytes; values begin at multiples of it
   TG_TRY(const Type type, c.declared());
   if (c.op.numOperands() == 0) return c.error(1, "it has no operand");
   int64_t elements = 0;
@@ -73,6 +75,27 @@ Result<Types> types(at::adjoin, const Context& c) {
                    type.elements());
   TG_CHECK(checkReaders(c));
   return Types{type};
+}
+
+Result<Types> types(at::disjoin, const Context& c) {
+  const Type& whole = c.in(0);
+  if (c.op.in(0)->def) return c.errorAt(0, 1, "%{} is no argument of the function", c.op.in(0)->name);
+  if (c.op.results.empty()) return c.error(2, "it has no result");
+  Types out;
+  int64_t elements = 0;
+  for (int i = 0; i < static_cast<int>(c.op.results.size()); ++i) {
+    const Type& part = c.op.result(i)->type;
+    if (!part.isTensor() || part.dtype != whole.dtype)
+      return c.error(2, "result {} is {}, the operand {}", i, part.str(), whole.str());
+    if (i + 1 < static_cast<int>(c.op.results.size()) && part.bytes() % kMember != 0)
+      return c.error(3, "result {} takes {} bytes, no multiple of {}", i, part.bytes(), kMember);
+    elements += part.elements();
+    out.push_back(part);
+  }
+  if (elements != whole.elements())
+    return c.error(2, "the results have {}, {} has {}", countText(elements, "element"), whole.str(),
+                   whole.elements());
+  return out;
 }
 
 Result<Types> types(at::split, const Context& c) {

@@ -28,12 +28,11 @@ struct Block;
 struct Operand;
 struct Value;
 
-/// Where a value is stored, from stage planned on: `@arena[1024] inplace(%a) pitch(68)`.
+/// Where a value is stored, from stage planned on: `@arena[1024] inplace(%a)`.
 struct Place {
   std::string buffer;        ///< "persistent", "io" or "arena"
   int64_t offset = 0;        ///< bytes
   Value* inplace = nullptr;  ///< the operand, not read later, whose bytes the value takes over
-  int64_t pitch = 0;         ///< elements from one row (last axis) to the next; 0 means dense
   bool operator==(const Place&) const = default;
 };
 

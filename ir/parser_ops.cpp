@@ -325,28 +325,20 @@ Result<void> Parser::types(Op& op, std::string_view name) {
   return {};
 }
 
-/// Parses `@arena[1024] inplace(%a) pitch(68)`.
+/// Parses `@arena[1024] inplace(%a)`.
 Result<Place> Parser::place() {
   Place place;
   TG_TRY(place.buffer, expectSymbol("a buffer"));
   TG_CHECK(expect("["));
   TG_TRY(place.offset, expectInt("a byte offset", kMaxBytes));
   TG_CHECK(expect("]"));
-  for (;;) {
-    if (lex_.peek().isWord("inplace")) {
-      lex_.next();
-      TG_CHECK(expect("("));
-      TG_TRY(place.inplace, lookup());
-      TG_CHECK(expect(")"));
-    } else if (lex_.peek().isWord("pitch")) {
-      lex_.next();
-      TG_CHECK(expect("("));
-      TG_TRY(place.pitch, expectInt("a pitch in elements", kMaxPitch));
-      TG_CHECK(expect(")"));
-    } else {
-      return place;
-    }
+  if (lex_.peek().isWord("inplace")) {
+    lex_.next();
+    TG_CHECK(expect("("));
+    TG_TRY(place.inplace, lookup());
+    TG_CHECK(expect(")"));
   }
+  return place;
 }
 
 /// Parses `-> place, …`, one for each result slot; the members of a group get their places within it.

@@ -165,7 +165,6 @@ void Printer::place(const Place& place) {
   integer(place.offset);
   out_ += ']';
   if (place.inplace) put(" inplace(%{})", place.inplace->name);
-  if (place.pitch) put(" pitch({})", place.pitch);
 }
 
 void Printer::resultNames(const Op& op) {

@@ -57,6 +57,7 @@ class PlanVerifier {
   void allReduce(const Op& op);
   void parts(const Op& op);
   void adjoin(const Op& op);
+  void disjoin(const Op& op);
   void groupOperand(const Op& op, int binding);
   void read(const Op& op, const Value& value);
   void resultRoom(const Op& op, const Value& value);
@@ -68,7 +69,7 @@ class PlanVerifier {
   void mustBeIo(const Op& op);
 
   ByteRange rangeOf(const Value& value) const {
-    return {value.place->buffer, value.place->offset, placedBytes(value)};
+    return {value.place->buffer, value.place->offset, value.type.bytes()};
   }
   ByteRange slotRange(const Op& op, const ResultSlot& slot) const;
   ByteRange sourceRange(const Op& op, int binding) const;
@@ -212,7 +213,7 @@ void PlanVerifier::arguments(const Item& func) {
       report(arg->loc, "{} [plan.home]: has no place in @io", what);
       continue;
     }
-    if (!inBuffer(arg->loc, what, *arg->place, placedBytes(*arg))) continue;
+    if (!inBuffer(arg->loc, what, *arg->place, arg->type.bytes())) continue;
     ByteRange range = rangeOf(*arg);
     if (auto other = bytes_.foreign(range, ByteOwners::kNone)) {
       report(arg->loc, "{} [plan.overlap]: its bytes are also those of {}", what, owners_[other->owner].name);
@@ -232,7 +233,7 @@ bool PlanVerifier::placed(const Op& op) {
       report(result->loc, "{}: %{} has no place", label(op, "place"), result->name);
       good = false;
     } else {
-      good = inBuffer(result->loc, fmt::format("%{}", result->name), *result->place, placedBytes(*result)) &&
+      good = inBuffer(result->loc, fmt::format("%{}", result->name), *result->place, result->type.bytes()) &&
              good;
     }
   }
@@ -260,7 +261,7 @@ void PlanVerifier::groupOperand(const Op& op, int binding) {
   const Place& first = *members[0]->place;
   for (size_t index = 0; index < members.size(); ++index) {
     const Place& at = *members[index]->place;
-    if (at.buffer != first.buffer || at.offset != first.offset + offsets[index] || at.pitch)
+    if (at.buffer != first.buffer || at.offset != first.offset + offsets[index])
       return reportWith(*members[index], op.loc,
                         "{}: %{} is at @{}[{}], not at @{}[{}] where the group has it", label(op, "group"),
                         members[index]->name, at.buffer, at.offset, first.buffer,
@@ -445,7 +446,7 @@ void PlanVerifier::adjoin(const Op& op) {
     const Value& part = *op.in(index);
     if (!ownerOf_.contains(&part)) return;  // reported where it was defined
     read(op, part);
-    if (part.place->buffer != whole.place->buffer || part.place->offset != offset || part.place->pitch)
+    if (part.place->buffer != whole.place->buffer || part.place->offset != offset)
       return reportWith(part, op.loc, "{}: %{} is at @{}[{}], not at @{}[{}] where %{} has it",
                         label(op, "adjoin"), part.name, part.place->buffer, part.place->offset,
                         whole.place->buffer, offset, whole.name);
@@ -453,6 +454,23 @@ void PlanVerifier::adjoin(const Op& op) {
   }
   resultRoom(op, whole);
   ownerOf_[&whole] = newOwner("%" + whole.name, whole.loc);
+}
+
+/// The results must be the bytes of the argument, one behind the other.
+void PlanVerifier::disjoin(const Op& op) {
+  const Value& whole = *op.in(0);
+  const auto known = ownerOf_.find(&whole);
+  if (known == ownerOf_.end()) return;  // reported where it was defined
+  const int owner = known->second;
+  int64_t offset = whole.place->offset;
+  for (const auto& part : op.results) {
+    if (part->place->buffer != whole.place->buffer || part->place->offset != offset)
+      return report(op.loc, "{}: %{} is at @{}[{}], not at @{}[{}] where %{} has it", label(op, "disjoin"),
+                    part->name, part->place->buffer, part->place->offset, whole.place->buffer, offset,
+                    whole.name);
+    offset += part->type.bytes();
+    ownerOf_[part.get()] = owner;
+  }
 }
 
 void PlanVerifier::fill(const Op& op) {
@@ -515,6 +533,7 @@ void PlanVerifier::operation(const Op& op) {
   case Opcode::reduce_scatter:
   case Opcode::all_gather: return parts(op);
   case Opcode::adjoin: return adjoin(op);
+  case Opcode::disjoin: return disjoin(op);
   case Opcode::fill: return fill(op);
   case Opcode::update: return update(op);
   case Opcode::param_grad:

@@ -237,8 +237,7 @@ Result<void> StructureVerifier::define(const Value* value, const Loc& loc, std::
 /// What is wrong with a place by itself, "" if nothing is: later checks compute with its numbers.
 std::string_view wrongPlace(const Place& place) {
   if (!isSymbolName(place.buffer)) return "has a place in a buffer without a name";
-  if (place.offset < 0 || place.offset > kMaxBytes || place.pitch < 0 || place.pitch > kMaxPitch)
-    return "has an offset or a pitch that is negative or too large";
+  if (place.offset < 0 || place.offset > kMaxBytes) return "has an offset that is negative or too large";
   return "";
 }
 

@@ -49,7 +49,7 @@ using RangesOfBuffers = std::unordered_map<std::string, std::vector<ByteRange>>;
 
 ByteRange placeOf(const std::vector<Value*>& values, bool group) {
   const Place& place = *values[0]->place;
-  return {place.buffer, place.offset, group ? groupBytes(typesOf(values)) : placedBytes(*values[0])};
+  return {place.buffer, place.offset, group ? groupBytes(typesOf(values)) : values[0]->type.bytes()};
 }
 
 ByteRange bindingRange(const Op& op, int binding) {

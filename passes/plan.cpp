@@ -24,7 +24,8 @@
 // between then need not wait for the collective.
 //
 // The operands of a tg.adjoin are placed side by side in @io, where their kernels write them: no kernel binds or copies the
-// result. The most bytes of one binding limit what kernels bind, not what the host reads.
+// result. Likewise the results of a tg.disjoin are bytes of an argument. The most bytes of one binding limit what kernels
+// bind, not what the host reads or writes.
 //
 // With a budget, kernels run again if more bytes than that would be alive: plan/within.cpp. They are ordinary ops of the
 // text with the same schedule, so results have the same bits with any budget.
@@ -97,7 +98,7 @@ void copyEntryValues(Item& func) {
 bool readsRows(const Value& value) { return plan::isSymbolRead(value) && namesRows(*value.def); }
 
 /// A value has one place, so a tg.adjoin gets a copy of an operand that cannot be at its place there: a member of another
-/// tg.adjoin or of a group, an argument, a parameter or a state.
+/// tg.adjoin or of a group, an argument or a piece of it, a parameter or a state.
 void copyAdjoined(Item& func) {
   std::optional<NameTable> names;  // only where something is copied
   std::unordered_set<const Value*> taken;
@@ -115,7 +116,7 @@ void copyAdjoined(Item& func) {
   for (Op* op : func.body.ops.all()) {
     if (op->code != Opcode::adjoin) continue;
     forEachUse(*op, [&](Value*& value) {
-      if (value->def && !plan::isSymbolRead(*value) && taken.insert(value).second) return;
+      if (value->def && !plan::isEntry(*value) && taken.insert(value).second) return;
       if (!names) names.emplace(func);
       value = copyBefore(func, op, value, *names)->result();
     });
@@ -132,7 +133,7 @@ void copyReduced(Item& func) {
     if (op->code != Opcode::all_reduce) continue;
     std::unordered_set<const Value*> taken;
     forEachUse(*op, [&](Value*& value) {
-      bool own = value->def && !plan::isSymbolRead(*value) && taken.insert(value).second;
+      bool own = value->def && !plan::isEntry(*value) && taken.insert(value).second;
       for (const Use& use : value->uses) {
         const auto at = place.find(use.user());
         own = own && (at == place.end() || at->second <= place.at(op));
@@ -266,20 +267,23 @@ Result<void> checkRowsBind(const Module& module, const Target& target) {
   return {};
 }
 
-/// The same for operands of a tg.adjoin, which are bound at their place in the whole.
-Result<void> checkAdjoinedBind(const Item& func, const Target& target) {
+/// The same for operands of a tg.adjoin and results of a tg.disjoin, which are bound at their place in the whole.
+Result<void> checkPartsBind(const Item& func, const Target& target) {
   Error errors;
+  int64_t begin = 0;
+  auto check = [&](const Op& op, const Value& part, const Value& whole) {
+    if (begin % target.alignment != 0)
+      errors.append(failAt(
+          op.loc, "%{} begins at byte {} of %{}, and what kernels bind at a multiple of {} on target '{}'",
+          part.name, begin, whole.name, target.alignment, target.name));
+    begin += part.type.bytes();
+  };
   for (const Op* op : func.body.ops) {
-    if (op->code != Opcode::adjoin) continue;
-    int64_t begin = 0;
-    for (int i = 0; i < op->numOperands(); ++i) {
-      const Value& value = *op->in(i);
-      if (begin % target.alignment != 0)
-        errors.append(failAt(
-            op->loc, "%{} begins at byte {} of %{}, and what kernels bind at a multiple of {} on target '{}'",
-            value.name, begin, op->result()->name, target.alignment, target.name));
-      begin += value.type.bytes();
-    }
+    begin = 0;
+    for (int i = 0; op->code == Opcode::adjoin && i < op->numOperands(); ++i)
+      check(*op, *op->in(i), *op->result());
+    for (size_t i = 0; op->code == Opcode::disjoin && i < op->results.size(); ++i)
+      check(*op, *op->results[i], *op->in(0));
   }
   if (!errors.empty()) return errors;
   return {};
@@ -315,7 +319,7 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
       errors.append(checked.takeError());
     end = target.place(end, bytes);
     for (size_t member = 0; member < members.size(); ++member)
-      symbols[members[member]]->place = Place{"persistent", end + offsets[member], nullptr, 0};
+      symbols[members[member]]->place = Place{"persistent", end + offsets[member], nullptr};
     end = roundUp(end + bytes, target.alignment);
     if (end >= kMaxBytes)
       return failAt(module.loc, "parameters and states take {} bytes together, or more", kMaxBytes);
@@ -460,7 +464,7 @@ Result<void> run_plan(Module& module, const PlanOptions& options, const PassCont
   TG_TRY(Target target, targetOf(module.attrs));
   for (Item* func : module.all(ItemKind::func)) {
     moveUpdatesToEnd(*func);
-    TG_CHECK(checkAdjoinedBind(*func, target));
+    TG_CHECK(checkPartsBind(*func, target));
     copyEntryValues(*func);
     copyAdjoined(*func);
     copyReduced(*func);

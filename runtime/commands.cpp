@@ -105,10 +105,4 @@ std::vector<ProgramStep> programSteps(const Item& func) {
   return steps;
 }
 
-int64_t spanBytes(const Type& type, int64_t pitch) {
-  if (!pitch || !type.rank()) return type.bytes();
-  int64_t rows = type.elements() / type.shape.back();
-  return ((rows - 1) * pitch + type.shape.back()) * byteSize(type.dtype);
-}
-
 }  // namespace tg

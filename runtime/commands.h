@@ -53,18 +53,4 @@ std::vector<ProgramStep> programSteps(const Item& func);
 /// be the binary's), or from the binary's `modes` if the kernel has been stripped.
 Result<std::vector<vulkan::BindingKind>> bindingsOf(const Module& module, const Item& binary);
 
-/// Bytes in memory from a value's first element to its last if rows begin `pitch` elements apart; a pitch of 0 means
-/// dense.
-int64_t spanBytes(const Type& type, int64_t pitch);
-
-/// Calls `move(dense, apart, bytes)` for each row: its offset in a dense array, its offset in memory whose rows begin
-/// `pitch` elements apart, and its length, all in bytes.
-template <class Move>
-void eachRow(const Type& type, int64_t pitch, Move move) {
-  int64_t element = byteSize(type.dtype);
-  int64_t row = type.rank() ? type.shape.back() * element : element;
-  int64_t rows = type.bytes() / row;
-  for (int64_t i = 0; i < rows; ++i) move(i * row, i * pitch * element, static_cast<size_t>(row));
-}
-
 }  // namespace tg

@@ -176,16 +176,16 @@ Result<void> Executor::shareStorage(const Module& module, const Program& program
     if (!isStorage(item->kind)) continue;
     if (!item->place) return failAt(item->loc, "@{} has no home", item->name);
     const Place& home = *item->place;
-    auto bytes = program.range(home.buffer, home.offset, spanBytes(item->type, home.pitch));
+    auto bytes = program.range(home.buffer, home.offset, item->type.bytes());
     if (!bytes) return failAt(item->loc, bytes.error().message());
-    Slot slot{item->name, item->type, bytes->buffer, bytes->offset, home.pitch};
+    Slot slot{item->name, item->type, bytes->buffer, bytes->offset};
     if (first) {
       storage_[item->name] = slot;
       continue;
     }
     auto own = storage_.find(item->name);
     if (own == storage_.end() || own->second.type != slot.type || own->second.buffer != slot.buffer ||
-        own->second.offset != slot.offset || own->second.pitch != slot.pitch)
+        own->second.offset != slot.offset)
       return failAt(item->loc, "@{} has another home in the functions to add", item->name);
   }
   return {};
@@ -260,9 +260,8 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
   auto slot = [&](std::string name, const Value& value) -> Result<Slot> {
     if (!value.place) return failAt(value.loc, "%{} has no place", value.name);
     const Place& place = *value.place;
-    TG_TRY(vulkan::Binding bytes,
-           program.range(place.buffer, place.offset, spanBytes(value.type, place.pitch)));
-    return Slot{std::move(name), value.type, bytes.buffer, bytes.offset, place.pitch};
+    TG_TRY(vulkan::Binding bytes, program.range(place.buffer, place.offset, value.type.bytes()));
+    return Slot{std::move(name), value.type, bytes.buffer, bytes.offset};
   };
   auto add = [&](std::vector<Slot>& to, std::string name, const Value& value) -> Result<void> {
     TG_TRY(Slot made, slot(std::move(name), value));
@@ -370,12 +369,9 @@ Result<NamedArrays> Executor::storages(const std::vector<std::string>& names) {
 Result<Executor::Slot> Executor::rowsOf(const Slot& slot, int64_t first, size_t bytes) {
   TG_CHECK(checkRows(slot.name, slot.type, first, bytes));
   Slot rows = slot;
-  const int64_t element = byteSize(slot.type.dtype), count = static_cast<int64_t>(bytes) / element;
-  const bool apart = slot.pitch && slot.type.rank() > 1;
-  const int64_t row = apart ? slot.type.shape.back() : count;
-  rows.type = Type::tensor(slot.type.dtype, {row ? count / row : 0, row});
-  rows.pitch = apart ? slot.pitch : 0;
-  rows.offset += (apart ? first / row * slot.pitch : first) * element;
+  const int64_t element = byteSize(slot.type.dtype);
+  rows.type = Type::tensor(slot.type.dtype, {static_cast<int64_t>(bytes) / element});
+  rows.offset += first * element;
   return rows;
 }
 
@@ -453,8 +449,8 @@ Result<ParamBuffer> Executor::share(const std::string& name) {
   ParamBuffer out{slot->type, device_->info().name, nullptr, slot->offset, nullptr, nullptr};
   for (const Segment& segment : persistent_)
     if (segment.buffer.get() == slot->buffer) out.buffer = segment.buffer;
-  if (out.buffer && !slot->pitch) return out;
-  return fail("@{} has a home that no other session can use: it has a pitch, or is not in @persistent", name);
+  if (out.buffer) return out;
+  return fail("@{} has a home that no other session can use: it is not in @persistent", name);
 }
 
 Result<std::vector<std::string>> Executor::labels(const std::string& function) const {

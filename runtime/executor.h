@@ -99,7 +99,7 @@ class Executor : public Runner {
     std::string name;
     Type type;
     vulkan::Buffer* buffer = nullptr;
-    int64_t offset = 0, pitch = 0;  ///< in bytes; elements from one row to the next, 0 if dense
+    int64_t offset = 0;  ///< in bytes
   };
   /// One of the Vulkan buffers that together hold a buffer of the module's text.
   struct Segment {

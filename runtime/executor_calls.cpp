@@ -15,13 +15,13 @@ namespace tg {
 using vulkan::Buffer;
 
 bool Executor::fitsLane(const Slot& slot) {
-  const int64_t bytes = spanBytes(slot.type, slot.pitch);
+  const int64_t bytes = slot.type.bytes();
   return bytes > 0 && bytes <= kLaneValueBytes;
 }
 
 int64_t Executor::strideInLane(const Slot& slot) {
   constexpr int64_t kAlignment = 16;
-  return (spanBytes(slot.type, slot.pitch) + kAlignment - 1) / kAlignment * kAlignment;
+  return (slot.type.bytes() + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 Result<RunOutputs> Executor::Call::take() {
@@ -50,18 +50,10 @@ std::vector<const std::byte*> Executor::valuesOf(std::span<const Slot> slots, co
 Result<void> Executor::write(vulkan::Device& device, std::span<const Slot> slots,
                              std::span<const std::byte* const> values, const Buffer* lane) {
   std::vector<vulkan::HostWrite> writes;
-  std::vector<std::vector<std::byte>> spread;
   for (size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = slots[i];
     const std::byte* data = values[i];
-    if (slot.pitch) {
-      auto& rows = spread.emplace_back(static_cast<size_t>(spanBytes(slot.type, slot.pitch)));
-      eachRow(slot.type, slot.pitch, [&](int64_t dense, int64_t apart, size_t bytes) {
-        std::memcpy(&rows[apart], data + dense, bytes);
-      });
-      data = rows.data();
-    }
-    const int64_t bytes = spanBytes(slot.type, slot.pitch);
+    const int64_t bytes = slot.type.bytes();
     if (slot.buffer == lane)
       std::memcpy(lane->mapped() + slot.offset, data, static_cast<size_t>(bytes));
     else
@@ -73,28 +65,16 @@ Result<void> Executor::write(vulkan::Device& device, std::span<const Slot> slots
 Result<void> Executor::readInto(vulkan::Device& device, std::span<const Slot> slots,
                                 std::span<std::byte* const> values, const Buffer* lane) {
   std::vector<vulkan::HostRead> reads;
-  std::vector<std::vector<std::byte>> spread(slots.size());
   for (size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = slots[i];
     std::byte* data = values[i];
-    if (slot.pitch) {
-      spread[i].resize(static_cast<size_t>(spanBytes(slot.type, slot.pitch)));
-      data = spread[i].data();
-    }
-    const int64_t bytes = spanBytes(slot.type, slot.pitch);
+    const int64_t bytes = slot.type.bytes();
     if (slot.buffer == lane)
       std::memcpy(data, lane->mapped() + slot.offset, static_cast<size_t>(bytes));
     else
       reads.push_back({slot.buffer, slot.offset, bytes, data});
   }
-  if (!reads.empty()) TG_CHECK(vulkan::transfer(device, {}, reads));
-  for (size_t i = 0; i < slots.size(); ++i) {
-    if (!slots[i].pitch) continue;
-    eachRow(slots[i].type, slots[i].pitch, [&](int64_t dense, int64_t apart, size_t bytes) {
-      std::memcpy(values[i] + dense, &spread[i][apart], bytes);
-    });
-  }
-  return {};
+  return reads.empty() ? Result<void>() : vulkan::transfer(device, {}, reads);
 }
 
 Result<NamedArrays> Executor::read(vulkan::Device& device, std::span<const Slot> slots, const Buffer* lane) {
@@ -138,8 +118,8 @@ std::vector<vulkan::Copy> Executor::stage(std::vector<Slot>& slots, Buffer& lane
   std::vector<vulkan::Copy> copies;
   for (Slot& slot : slots) {
     if (!fitsLane(slot)) continue;
-    vulkan::Copy& copy = copies.emplace_back(
-        vulkan::Copy{&lane, offset, slot.buffer, slot.offset, spanBytes(slot.type, slot.pitch)});
+    vulkan::Copy& copy =
+        copies.emplace_back(vulkan::Copy{&lane, offset, slot.buffer, slot.offset, slot.type.bytes()});
     if (!toDevice) {
       std::swap(copy.source, copy.target);
       std::swap(copy.sourceOffset, copy.targetOffset);

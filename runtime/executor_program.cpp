@@ -37,8 +37,7 @@ void Executor::Program::findHomes(const Module& module) {
   for (const auto& item : module.items)
     if (item->place) {
       const int64_t begin = item->place->offset;
-      homes[item->place->buffer].push_back(
-          {begin, begin + spanBytes(item->type, item->place->pitch), item->name});
+      homes[item->place->buffer].push_back({begin, begin + item->type.bytes(), item->name});
     }
   for (auto& [buffer, all] : homes) std::ranges::sort(all, {}, &Home::begin);
 }

@@ -160,7 +160,7 @@ Result<void> SessionProgram::borrow(Module& module) {
       windows_.windows.push_back({base->second, shared->buffer});
       windows_.reserve = roundUp(base->second + bytes, step);
     }
-    param->place = Place{"persistent", base->second + shared->offset, nullptr, 0};
+    param->place = Place{"persistent", base->second + shared->offset, nullptr};
   }
   std::ranges::sort(turns_);
   turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());

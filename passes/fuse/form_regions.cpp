@@ -102,8 +102,8 @@ class Former {
 /// Makes every operand of an effect the result of a region: a view or a bare argument gets a region that copies it. The same
 /// for operands of custom kernels, except reshapes, which change nothing in memory.
 void Former::keepEffects() {
-  auto needsCopy = [](const Value& value) { return !value.def || readsSymbol(*value.def); };
-  auto isOutside = [](const Op& op) { return isBoundary(op) || isCollective(op); };
+  auto needsCopy = [](const Value& value) { return !value.def || readsEntry(*value.def); };
+  auto isOutside = [](const Op& op) { return (isBoundary(op) && !readsEntry(op)) || isCollective(op); };
   // These collectives take parts from values where they are, and put them together elsewhere.
   auto leaves = [](const Op& op) { return isCollective(op) && op.code != Opcode::all_reduce; };
   const bool copies = std::ranges::any_of(func_.body.ops, [&](const Op* op) {
@@ -268,7 +268,7 @@ bool Former::waitsDearly(const Op& op, const Region& product, const Value& throu
   int start = 0, last = 0, ready = 0;
   for (const Op* each : product.ops) start = std::max(start, position_[each]);
   for (const Value* base : bases(op)) {
-    if (!base->def || readsSymbol(*base->def)) continue;
+    if (!base->def || readsEntry(*base->def)) continue;
     last = std::max(last, position_[base->def]);
     ready = std::max(ready, ready_[base->def]);
   }
@@ -519,7 +519,7 @@ void Former::emit() {
   OpList& body = func_.body.ops;
   OpList old = body.takeAll(), effects;
   for (Op* op : old.all()) {
-    if (readsSymbol(*op))
+    if (readsEntry(*op))
       body.push_back(old.take(op));
     else if (isBoundary(*op))
       effects.push_back(old.take(op));

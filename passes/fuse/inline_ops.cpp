@@ -144,6 +144,7 @@ bool isBoundary(const Op& op) {
   case Opcode::state:
   case Opcode::update:
   case Opcode::adjoin:
+  case Opcode::disjoin:
   case Opcode::param_grad:
   case Opcode::capture:
   case Opcode::return_: return true;

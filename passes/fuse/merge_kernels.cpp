@@ -519,7 +519,7 @@ void Merger::rebuild() {
   OpList& body = func_.body.ops;
   OpList old = body.takeAll(), effects;
   for (Op* op : old.all())
-    if (!isTurn(*op)) (readsSymbol(*op) ? body : effects).push_back(old.take(op));
+    if (!isTurn(*op)) (readsEntry(*op) ? body : effects).push_back(old.take(op));
   for (const Merged* merged : order_)
     body.push_back(merged->kernels.size() > 1 ? build(*merged) : old.take(merged->kernels[0]->op));
   body.append(std::move(effects));

@@ -243,8 +243,8 @@ bool Rematerializer::follows(const Value& value) {
 }
 
 /// Whether a kernel reads only parameters and states.
-bool readsSymbols(const Op& fused) {
-  return everyUse(fused, [](const Value* value) { return value->def && readsSymbol(*value->def); });
+bool readsEntries(const Op& fused) {
+  return everyUse(fused, [](const Value* value) { return value->def && readsEntry(*value->def); });
 }
 
 /// How to spare a value at the peak. Nothing if that is impossible, or the copy would not be read later than `found` is.
@@ -257,7 +257,7 @@ std::optional<Choice> Rematerializer::choiceFor(Value* value, Life& life, const 
   // Where the copy is computed, everything is alive that its reader reads. That must be less than at the peak.
   if ((*next)->alive() - givenBy(**next) >= peak.alive() - peak.taken()) return {};
   const Op& op = life.made->op();
-  if (life.isGroup) return readsSymbols(op) ? std::optional(Choice{value, *next, {}}) : std::nullopt;
+  if (life.isGroup) return readsEntries(op) ? std::optional(Choice{value, *next, {}}) : std::nullopt;
   if (!life.follows) life.follows = follows(*value);
   if (!*life.follows) return {};
   auto stands = [&](const Value& source) { return &source != value && standsAt(source, **next); };

@@ -59,7 +59,7 @@ Value* PieceBuilder::whole(Value* value) {
   Value*& joined = wholes_[value];
   if (joined) return joined;
   joined = join(pieces->values, value->type);
-  if (!adjoined_.contains(value)) joined->name = value->name;
+  if (value->def && !adjoined_.contains(value)) joined->name = value->name;  // an argument keeps its name
   return joined;
 }
 
@@ -70,7 +70,7 @@ Value* PieceBuilder::forHost(Value* value) {
   Value*& adjoined = adjoined_[value];
   if (adjoined) return adjoined;
   adjoined = build_.op(Opcode::adjoin, pieces.values, {}, {value->type});
-  adjoined->name = value->name;
+  if (value->def) adjoined->name = value->name;
   return adjoined;
 }
 
@@ -99,6 +99,10 @@ Value* PieceBuilder::rows(Value* value, int64_t from, int64_t to) {
 }
 
 Value* PieceBuilder::ofRows(Value* value, int64_t from, int64_t to) {
+  const int64_t width = value->type.rank() == 0 ? 1 : value->type.shape.back();
+  if (piecesOf(value) && from % width == 0 && to % width == 0)
+    return build_.reshape(rows(value, from / width, to / width), {to - from});
+  value = whole(value);
   return build_.part(build_.reshape(value, {value->type.elements()}), 0, from, to);
 }
 
@@ -123,7 +127,7 @@ bool PieceBuilder::isThere(const Value& value, std::vector<Op*>& missing) const 
   Op* def = value.def;
   if (!def || def->list() != &made_ || contains(missing, def)) return true;
   if (pieceOf_.contains(def) || isBoundary(*def)) {
-    if (!readsSymbol(*def)) return false;
+    if (!readsEntry(*def)) return false;
   } else if (!isInline(*def) && value.type.bytes() > kAhead) {
     return false;
   }

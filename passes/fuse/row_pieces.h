@@ -47,6 +47,8 @@ class PieceBuilder {
   }
 
   Builder& build() { return build_; }
+  /// Whether the function is at a target, so that it may hold ops of stage fused.
+  bool aimed() const { return aimed_; }
   /// The pieces of a value of the old body; null if it is not in pieces.
   const RowPieces* piecesOf(const Value* value) const;
   /// Declares that a value of the old body is these pieces from now on.
@@ -79,7 +81,7 @@ class PieceBuilder {
 
   OpList made_;
   Builder build_;
-  bool aimed_;  ///< at a target: its functions may hold ops of stage fused
+  bool aimed_;
   std::unordered_map<const Value*, RowPieces> pieces_;
   std::unordered_map<const Value*, Value*> wholes_, adjoined_;
   std::unordered_map<const Op*, size_t> pieceOf_;

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "passes/fuse/row_pieces.h"
@@ -46,6 +47,7 @@ class RowSplitter {
 
   void run() {
     OpList old = func_.body.ops.takeAll();
+    for (const auto& argument : func_.body.args) cut(*argument);
     while (!old.empty()) {
       std::unique_ptr<Op> op = old.takeFront();
       out_.build().setLoc(op->loc).setHint("");
@@ -59,6 +61,7 @@ class RowSplitter {
   }
 
  private:
+  void cut(Value& argument);
   bool splits(const Op& op);
   bool byRowsOrTerms(const Op& op);
   bool symbol(const Op& op);
@@ -85,7 +88,10 @@ class RowSplitter {
 
   Builder& build() { return out_.build(); }
   const RowPieces* piecesOf(const Value* value) const { return out_.piecesOf(value); }
-  RowBounds boundsFor(const Op& op, int64_t limit);
+  RowBounds boundsFor(const Value& value, const Loc& loc, int64_t limit, std::string_view how);
+  RowBounds boundsFor(const Op& op, int64_t limit) {
+    return boundsFor(*op.result(), op.loc, limit, "computed");
+  }
   RowBounds boundsLike(const RowPieces& pieces, const Type& type) const;
   Value* operandRows(Value* value, const Shape& shape, int64_t from, int64_t to);
   bool hasRows(const Value* value, const Shape& shape) const;

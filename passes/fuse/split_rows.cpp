@@ -15,6 +15,7 @@
 //                the pieces
 //   joined       results whose rows are short enough to fit, and operands of any other op
 //   side by side values that the host reads: pieces of one tg.adjoin, which no kernel binds whole
+//   arguments    larger than a binding: results of a tg.disjoin, which are bound at their place in the argument
 //   symbols      parameters and states larger than a binding: they are read and updated by rows, their gradients are
 //                computed by rows, and lookups search each piece
 //
@@ -52,9 +53,10 @@ void RowSplitter::finish(Value* result, RowPieces pieces, bool stays) {
     replace(result, out_.join(pieces.values, result->type));
 }
 
-/// The rows at which an op's first result is cut if it is larger than `limit`; otherwise {0, rows}.
-RowBounds RowSplitter::boundsFor(const Op& op, int64_t limit) {
-  const Type& type = op.result()->type;
+/// The rows at which a value is cut if it is larger than `limit`; otherwise {0, rows}. A remark at `loc` says that it is
+/// computed, or read, in pieces.
+RowBounds RowSplitter::boundsFor(const Value& value, const Loc& loc, int64_t limit, std::string_view how) {
+  const Type& type = value.type;
   const RowBounds one{0, rowCount(type)};
   if (type.bytes() <= limit) return one;
   RowBounds bounds = cutRows(rowCount(type), type.shape.back() * byteSize(type.dtype), limit);
@@ -68,9 +70,24 @@ RowBounds RowSplitter::boundsFor(const Op& op, int64_t limit) {
     }
   }
   if (bounds.size() < 3) return one;
-  context_.remark(op.loc, "%{} : {} takes {} bytes, more than {}; it is computed in {} pieces of {} rows",
-                  op.result()->name, type.str(), type.bytes(), limit, bounds.size() - 1, bounds[1]);
+  context_.remark(loc, "%{} : {} takes {} bytes, more than {}; it is {} in {} pieces of {} rows", value.name,
+                  type.str(), type.bytes(), limit, how, bounds.size() - 1, bounds[1]);
   return bounds;
+}
+
+/// Cuts an argument that is larger than a binding by a tg.disjoin, which only functions at a target may hold.
+void RowSplitter::cut(Value& argument) {
+  const Type& type = argument.type;
+  if (!out_.aimed() || type.rank() < 2 || type.bytes() <= binding_) return;
+  RowPieces pieces{boundsFor(argument, argument.loc, binding_, "read"), {}, true};
+  if (pieces.bounds.size() < 3) return;
+  std::vector<Type> types;
+  for (size_t i = 0; i + 1 < pieces.bounds.size(); ++i)
+    types.push_back(Type::tensor(type.dtype, {pieces.bounds[i + 1] - pieces.bounds[i], type.shape.back()}));
+  build().setLoc(argument.loc).setHint(argument.name);
+  const Op* made = build().create(Opcode::disjoin, {Operand::of(&argument)}, {}, std::move(types));
+  for (const auto& result : made->results) pieces.values.push_back(result.get());
+  out_.set(&argument, std::move(pieces));
 }
 
 /// The bounds of an operand's pieces, for a result of this type; other bounds if its pieces would exceed a binding.

@@ -32,6 +32,7 @@ GradEntry gradient(at::grad) {
 }
 GradEntry gradient(at::fused) { return notInStage("stages fused and planned only"); }
 GradEntry gradient(at::adjoin) { return notInStage("stages fused and planned only"); }
+GradEntry gradient(at::disjoin) { return notInStage("stages fused and planned only"); }
 GradEntry gradient(at::yield) { return notInStage("stages fused and planned only"); }
 GradEntry gradient(at::home) { return notInStage("stages kernel and spirv only"); }
 GradEntry gradient(at::dispatch) { return notInStage("stages kernel and spirv only"); }

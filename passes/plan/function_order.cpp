@@ -121,7 +121,7 @@ Result<void> FunctionPlan::arrange(const std::vector<Op*>& regions, const std::v
   OpList& body = func_.body.ops;
   OpList old = body.takeAll(), rest;
   for (Op* op : old.all())
-    if (!isTurn(*op)) (readsSymbol(*op) ? body : rest).push_back(old.take(op));
+    if (!isTurn(*op)) (readsEntry(*op) ? body : rest).push_back(old.take(op));
   const int first = static_cast<int>(body.size());
   intervals_.clear();
   for (int start : starts) intervals_.push_back(start ? first + start : 0);

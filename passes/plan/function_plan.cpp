@@ -72,7 +72,7 @@ Value* FunctionPlan::takenOverBy(Value* value) const {
   return value;
 }
 
-/// The values that need places of their own: arguments and results, except symbol reads and operands of tg.all_reduce, whose
+/// The values that need places of their own: arguments and results, except symbol reads, pieces of arguments and operands of tg.all_reduce, whose
 /// bytes the result takes over.
 std::vector<Value*> FunctionPlan::ownValues() const {
   std::vector<Value*> values;
@@ -81,7 +81,7 @@ std::vector<Value*> FunctionPlan::ownValues() const {
   for (const Op* op : func_.body.ops) {
     if (op->code == Opcode::adjoin) continue;
     for (const auto& result : op->results)
-      if (!isSymbolRead(*result) && !factsOf(*result).takenOverBy) values.push_back(result.get());
+      if (!isEntry(*result) && !factsOf(*result).takenOverBy) values.push_back(result.get());
   }
   return values;
 }
@@ -110,11 +110,12 @@ FunctionPlan::findSequences(const std::unordered_map<const Value*, int>& keyOf) 
       const std::vector<Value*> members = bindingSources(*op, binding);
       auto symbols = std::ranges::count_if(members, [](Value* value) { return isSymbolRead(*value); });
       if (symbols == static_cast<long>(members.size())) continue;
-      if (symbols != 0)
-        return failAt(op->loc,
-                      "tg.fused [plan.group]: the group of %{} mixes parameters or states with values of the "
-                      "step; they live in different buffers",
-                      op->operands[binding].value->name);
+      if (std::ranges::any_of(members, [](Value* value) { return isEntry(*value); }))
+        return failAt(
+            op->loc,
+            "tg.fused [plan.group]: the group of %{} mixes parameters, states or pieces of an argument "
+            "with other values; they live in different places",
+            op->operands[binding].value->name);
       add(*op, members);
     }
   }
@@ -470,6 +471,15 @@ int64_t FunctionPlan::ioEnd(int64_t ioOffset) const {
   return ioOffset;
 }
 
+/// The results of a tg.disjoin are the bytes of the argument.
+static void placePieces(Op& disjoin) {
+  Place at = *disjoin.in(0)->place;
+  for (const auto& result : disjoin.results) {
+    result->place = at;
+    at.offset += result->type.bytes();
+  }
+}
+
 int64_t FunctionPlan::apply(int64_t ioOffset) {
   constexpr const char* kBuffers[] = {"persistent", "io", "arena"};  // by Room
   for (Unit& unit : units_) {
@@ -479,7 +489,7 @@ int64_t FunctionPlan::apply(int64_t ioOffset) {
     }
     for (size_t member = 0; member < unit.members.size(); ++member)
       unit.members[member]->place =
-          Place{kBuffers[static_cast<int>(unit.room)], unit.offset + unit.offsets[member], unit.inplace, 0};
+          Place{kBuffers[static_cast<int>(unit.room)], unit.offset + unit.offsets[member], unit.inplace};
   }
   for (Op* op : func_.body.ops)
     for (int i = 0; op->code == Opcode::all_reduce && i < op->numOperands(); ++i) {
@@ -489,6 +499,7 @@ int64_t FunctionPlan::apply(int64_t ioOffset) {
   for (Op* op : func_.body.ops) {
     if (op->code == Opcode::adjoin) op->result()->place = op->in(0)->place;
     if (readsSymbol(*op)) op->result()->place = homeOf(*op);
+    if (op->code == Opcode::disjoin) placePieces(*op);
   }
   markHomesInPlace();
   insertFills();

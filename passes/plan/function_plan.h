@@ -202,5 +202,7 @@ class FunctionPlan {
 
 /// Whether a value is a read of a parameter or state.
 inline bool isSymbolRead(const Value& value) { return value.def && readsSymbol(*value.def); }
+/// Whether a value has its place from a symbol or an argument.
+inline bool isEntry(const Value& value) { return value.def && readsEntry(*value.def); }
 
 }  // namespace tg::plan

@@ -61,13 +61,9 @@ Result<std::vector<std::byte>> weightsImage(const Module& module, const NamedArr
     if (!item->place || item->place->buffer != "persistent")
       return failAt(item->loc, "@{} has no home", item->name);
     const Place& home = *item->place;
-    if (home.offset + spanBytes(item->type, home.pitch) > static_cast<int64_t>(image.size()))
+    if (home.offset + item->type.bytes() > static_cast<int64_t>(image.size()))
       return failAt(item->loc, "the home of @{} lies outside of @persistent", item->name);
-    int64_t pitch = home.pitch ? home.pitch : item->type.rank() ? item->type.shape.back() : 1;
-    eachRow(item->type, pitch, [&](int64_t dense, int64_t apart, size_t bytes) {
-      std::memcpy(&image[static_cast<size_t>(home.offset + apart)], &value->bytes[static_cast<size_t>(dense)],
-                  bytes);
-    });
+    std::memcpy(&image[static_cast<size_t>(home.offset)], value->bytes.data(), value->bytes.size());
   }
   if (!wrong.empty()) return fail("the weights do not fit the model: " + wrong);
   return image;

@@ -115,7 +115,7 @@ class ManifestCheck {
       if (!within(extent, 1, left)) return false;
       left /= extent.get<int64_t>();
     }
-    return within(member(entry, "pitch"), 0, entry["bytes"].get<int64_t>());
+    return left == 1;
   }
   static bool file(const Json& entry) {
     return member(entry, "file").is_string() && within(member(entry, "bytes"), 0, kMostBytes) &&

@@ -49,8 +49,7 @@ ByteRange wholeWords(ByteRange range) {
 Json placed(const std::string& name, const Type& type, const Place& place, const Target& target) {
   Json out = {{"name", name}, {"dtype", tg::name(type.dtype)}, {"shape", Json::array()}};
   for (int64_t extent : type.shape) out["shape"].push_back(extent);
-  out.update(asJson({place.buffer, place.offset, spanBytes(type, place.pitch)}, target));
-  out["pitch"] = place.pitch;
+  out.update(asJson({place.buffer, place.offset, type.bytes()}, target));
   return out;
 }
 

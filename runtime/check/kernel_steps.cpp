@@ -55,7 +55,7 @@ std::unique_ptr<Item> stepOf(const Op& command, const Item* kernel, std::string 
     auto value = std::make_unique<Value>();
     value->name = fmt::format("{}", i);
     value->type = Type::tensor(dtype, {range.bytes / byteSize(dtype)});
-    value->place = Place{range.buffer, range.offset, nullptr, 0};
+    value->place = Place{range.buffer, range.offset, nullptr};
     Builder(out->body.ops).op(Opcode::capture, {value.get()}, {{"name", Attr::string(value->name)}});
     // The command owns the captured values; an executor ignores the results of commands.
     out->body.ops.front()->results.push_back(std::move(value));

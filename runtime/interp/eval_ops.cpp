@@ -34,6 +34,7 @@ WALKED(all_reduce);
 WALKED(reduce_scatter);
 WALKED(all_gather);
 WALKED(adjoin);
+WALKED(disjoin);
 WALKED(fused);
 WALKED(yield);
 WALKED(return_);

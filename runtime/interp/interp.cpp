@@ -33,8 +33,8 @@ Result<Interpreter> Interpreter::create(const Module& module, const InterpOption
         return failAt(item->loc, "{} @{} has no home in a module of stage {}", name(item->kind), item->name,
                       name(module.stage));
       } else {
-        TG_CHECK(state->memory.range(item->place->buffer, item->place->offset,
-                                     placedBytes(item->type, *item->place), item->loc));
+        TG_CHECK(
+            state->memory.range(item->place->buffer, item->place->offset, item->type.bytes(), item->loc));
       }
     }
     return Interpreter(std::move(state));
@@ -79,11 +79,8 @@ Result<NdArray> Interpreter::storage(const std::string& name) const {
 /// The type and the place of `count` elements of a param or state from `first` on.
 static std::pair<Type, Place> rowsAt(const Item& item, int64_t first, int64_t count) {
   Place place = *item.place;
-  const int64_t row = item.type.rank() > 1 ? item.type.shape.back() : count;
-  const bool apart = place.pitch && item.type.rank() > 1;
-  if (!apart) place.pitch = 0;
-  place.offset += (apart ? first / row * place.pitch : first) * byteSize(item.type.dtype);
-  return {Type::tensor(item.type.dtype, {row ? count / row : 0, row}), place};
+  place.offset += first * byteSize(item.type.dtype);
+  return {Type::tensor(item.type.dtype, {count}), place};
 }
 
 Result<void> Interpreter::writeRows(const std::string& name, int64_t first,

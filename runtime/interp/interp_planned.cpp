@@ -194,7 +194,7 @@ class PlannedWalk {
   }
 
   static ByteRange rangeOf(const Value& value, const Place& place) {
-    return {place.buffer, place.offset, placedBytes(value.type, place)};
+    return {place.buffer, place.offset, value.type.bytes()};
   }
 
   /// Poisons the results of a dispatch before it runs: it may write results before it has read all operands. Only a

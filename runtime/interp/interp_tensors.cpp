@@ -71,6 +71,7 @@ class TensorWalk {
         call_.result.results.emplace_back(call_.function.results[i].name, environment_.at(op.in(i)));
       return {};
     case Opcode::adjoin: adjoin(op); return {};
+    case Opcode::disjoin: disjoin(op); return {};
     case Opcode::fused: return fused(op);
     case Opcode::all_reduce: return allReduce(op);
     case Opcode::reduce_scatter:
@@ -84,6 +85,16 @@ class TensorWalk {
     auto to = all.data.begin();
     for (int i = 0; i < op.numOperands(); ++i) to = std::ranges::copy(environment_.at(op.in(i)).data, to).out;
     environment_.own(op.result(), std::move(all));
+  }
+
+  void disjoin(const Op& op) {
+    auto from = environment_.at(op.in(0)).data.begin();
+    for (const auto& result : op.results) {
+      NdArray part = NdArray::zeros(result->type);
+      std::copy_n(from, part.data.size(), part.data.begin());
+      from += std::ssize(part.data);
+      environment_.own(result.get(), std::move(part));
+    }
   }
 
   Result<void> allReduce(const Op& op) {

@@ -7,31 +7,14 @@ namespace tg {
 
 namespace {
 
-/// The length of rows (the last axis; 1 for rank 0), and the distance between their starts, in elements.
-struct Rows {
-  int64_t count, length, pitch;
-  Rows(const Type& type, const Place& place)
-      : length(type.rank() == 0 ? 1 : type.shape.back()), pitch(place.pitch == 0 ? length : place.pitch) {
-    count = type.elements() / length;
-  }
-};
-
 /// Calls fn(element index, byte offset from the place's start) for every element.
 template <class Fn>
-void forEachElement(const Type& type, const Place& place, Fn&& fn) {
-  const Rows rows(type, place);
+void forEachElement(const Type& type, Fn&& fn) {
   const int64_t size = byteSize(type.dtype);
-  for (int64_t row = 0; row < rows.count; ++row)
-    for (int64_t col = 0; col < rows.length; ++col)
-      fn(row * rows.length + col, (row * rows.pitch + col) * size);
+  for (int64_t at = 0; at < type.elements(); ++at) fn(at, at * size);
 }
 
 }  // namespace
-
-int64_t placedBytes(const Type& type, const Place& place) {
-  const Rows rows(type, place);
-  return ((rows.count - 1) * rows.pitch + rows.length) * byteSize(type.dtype);
-}
 
 PlannedMemory::PlannedMemory(const Module& module) {
   for (const Item* item : module.all(ItemKind::buffer))
@@ -50,26 +33,26 @@ Result<std::span<std::byte>> PlannedMemory::range(const std::string& buffer, int
 }
 
 Result<NdArray> PlannedMemory::read(const Type& type, const Place& place, const Loc& loc) {
-  TG_TRY(std::span<std::byte> bytes, range(place.buffer, place.offset, placedBytes(type, place), loc));
+  TG_TRY(std::span<std::byte> bytes, range(place.buffer, place.offset, type.bytes(), loc));
   NdArray array = NdArray::zeros(type);
-  forEachElement(type, place, [&](int64_t at, int64_t offset) {
+  forEachElement(type, [&](int64_t at, int64_t offset) {
     array.data[at] = decodeElement(type.dtype, bytes.data() + offset);
   });
   return array;
 }
 
 Result<void> PlannedMemory::write(const NdArray& array, const Place& place, const Loc& loc) {
-  TG_TRY(std::span<std::byte> bytes, range(place.buffer, place.offset, placedBytes(array.type, place), loc));
-  forEachElement(array.type, place, [&](int64_t at, int64_t offset) {
+  TG_TRY(std::span<std::byte> bytes, range(place.buffer, place.offset, array.type.bytes(), loc));
+  forEachElement(array.type, [&](int64_t at, int64_t offset) {
     encodeElement(array.type.dtype, array.data[at], bytes.data() + offset);
   });
   return {};
 }
 
 Result<void> PlannedMemory::poison(const Type& type, const Place& place, const Loc& loc) {
-  TG_TRY(std::span<std::byte> bytes, range(place.buffer, place.offset, placedBytes(type, place), loc));
+  TG_TRY(std::span<std::byte> bytes, range(place.buffer, place.offset, type.bytes(), loc));
   const int64_t size = byteSize(type.dtype);
-  forEachElement(type, place, [&](int64_t, int64_t offset) { poisonBytes(bytes.subspan(offset, size)); });
+  forEachElement(type, [&](int64_t, int64_t offset) { poisonBytes(bytes.subspan(offset, size)); });
   return {};
 }
 

@@ -25,7 +25,7 @@ class PlannedMemory {
                                      const Loc& loc);
   /// Reads a tensor from its place. An i1 is 4 bytes, and true unless 0.
   Result<NdArray> read(const Type& type, const Place& place, const Loc& loc);
-  /// Rounds a tensor to its type and stores it. Padding between rows is left unchanged.
+  /// Rounds a tensor to its type and stores it.
   Result<void> write(const NdArray& array, const Place& place, const Loc& loc);
   /// Overwrites a place with a pattern that is NaN as f32, and far out of range as an index.
   Result<void> poison(const Type& type, const Place& place, const Loc& loc);
@@ -34,8 +34,5 @@ class PlannedMemory {
  private:
   std::map<std::string, std::vector<std::byte>> buffers_;
 };
-
-/// The number of bytes from the first to the last element of a tensor at a place, with its pitch.
-int64_t placedBytes(const Type& type, const Place& place);
 
 }  // namespace tg

@@ -88,14 +88,14 @@ void MemoryTrace::finish() {
 
 MemoryValue placed(const Value& value) {
   return {value.name,          value.type.str(),    locString(value.loc),
-          value.place->buffer, value.place->offset, placedBytes(value)};
+          value.place->buffer, value.place->offset, value.type.bytes()};
 }
 
 /// The range from the first to the last of these values, which lie in one buffer, with padding after it.
 ByteRange spanOf(const std::vector<Value*>& values) {
-  ByteRange span{values[0]->place->buffer, values[0]->place->offset, placedBytes(*values[0])};
+  ByteRange span{values[0]->place->buffer, values[0]->place->offset, values[0]->type.bytes()};
   for (const Value* value : values) {
-    const int64_t end = std::max(span.offset + span.bytes, value->place->offset + placedBytes(*value));
+    const int64_t end = std::max(span.offset + span.bytes, value->place->offset + value->type.bytes());
     span.offset = std::min(span.offset, value->place->offset);
     span.bytes = end - span.offset;
   }
@@ -124,7 +124,7 @@ bool isAdjoined(const Value& value) {
 
 /// Traces one op of a planned function.
 void plannedStep(const Op& op, MemoryTrace& memory) {
-  if (readsSymbol(op)) return;
+  if (readsEntry(op)) return;
   if (op.code == Opcode::adjoin) return memory.fixed(placed(*op.result()));
   bool moves = op.code == Opcode::fused || op.code == Opcode::fill || op.code == Opcode::copy;
   if (!moves && op.results.empty() && op.code != Opcode::update) return;

@@ -148,9 +148,9 @@ const Corruption kCorruptions[] = {
      "tg.sum [op.result]: has 1 result, not 2"},
     {"PlaceBeforeItsBuffer", kTensor,
      [](Module& m) {
-       inF(m, "tg.sub").result()->place = Place{"arena", 0, nullptr, -4};
+       inF(m, "tg.sub").result()->place = Place{"arena", -4, nullptr};
      },
-     "tg.sub [op.place]: %d has an offset or a pitch that is negative or too large"},
+     "tg.sub [op.place]: %d has an offset that is negative or too large"},
     {"NullResult", kTensor, [](Module& m) { inF(m, "tg.param").results[0].reset(); },
      "tg.param [op.result]: a value is null"},
     {"ResultOfAnotherOp", kTensor, [](Module& m) { inF(m, "tg.sub").result()->def = nullptr; },
@@ -245,22 +245,22 @@ const Corruption kCorruptions[] = {
      "tg.sub [op.operand]: operand 1 has parts, which its kind has not"},
     {"PlaceBeforeThePlan", kTensor,
      [](Module& m) {
-       inF(m, "tg.sub").result()->place = Place{"arena", 0, nullptr, 0};
+       inF(m, "tg.sub").result()->place = Place{"arena", 0, nullptr};
      },
      "tg.sub [op.place]: %d has a place, which values have from stage planned on"},
     {"PlaceInAKernel", kCalled,
      [](Module& m) {
-       inKernel(m, "tgk.load").result()->place = Place{"arena", 0, nullptr, 0};
+       inKernel(m, "tgk.load").result()->place = Place{"arena", 0, nullptr};
      },
      "tgk.load [op.place]: %l has a place, and values of kernels have none"},
     {"PlaceInNoBuffer", kTensor,
      [](Module& m) {
-       m.storage("w")->place = Place{"", 0, nullptr, 0};
+       m.storage("w")->place = Place{"", 0, nullptr};
      },
      "param @w [item.place]: it has a place in a buffer without a name"},
     {"HomeOfAValue", kTensor,
      [](Module& m) {
-       m.storage("w")->place = Place{"persistent", 0, m.func("f")->body.args[0].get(), 0};
+       m.storage("w")->place = Place{"persistent", 0, m.func("f")->body.args[0].get()};
      },
      "param @w [item.place]: it has a home in place of a value"},
     {"ParamWithoutExtents", kTensor, [](Module& m) { m.storage("w")->type.shape[0] = 0; },

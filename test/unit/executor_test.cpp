@@ -127,69 +127,51 @@ TEST_F(ExecutorTest, everyShippedTargetRunsWhereItsLimitsFit) {
   EXPECT_GE(ran, 3);
 }
 
-/// The text with rows of @w2 so many elements apart, in memory that is nobody's.
-std::string withPitch(std::string text, const std::string& name, int64_t pitch) {
-  const size_t buffer = text.find("buffer @persistent : ");
-  const size_t digits = buffer + std::string("buffer @persistent : ").size();
-  const int64_t bytes = std::stoll(text.substr(digits));
-  text.replace(digits, text.find_first_not_of("0123456789", digits) - digits, std::to_string(bytes + 4096));
-  const size_t home = text.find("-> ", text.find("param @" + name + " "));
-  const size_t end = text.find_first_of(" \n", home + 3);
-  return text.replace(home, end - home, fmt::format("-> @persistent[{}] pitch({})", bytes, pitch));
-}
-
-/// The finished module on a device, with the rows of w2 this far apart; 0 leaves them as they were planned.
-Result<std::unique_ptr<Executor>> executorWithPitch(const std::shared_ptr<vulkan::Device>& device,
-                                                    int64_t pitch) {
-  std::string text = finished(device->info().target);
-  if (pitch) text = withPitch(std::move(text), "w2", pitch);
-  TG_TRY(const std::unique_ptr<Module> module, parse(text, "done.tgir"));
+/// The finished module on a device.
+Result<std::unique_ptr<Executor>> executorOn(const std::shared_ptr<vulkan::Device>& device) {
+  TG_TRY(const std::unique_ptr<Module> module, parse(finished(device->info().target), "done.tgir"));
   return Executor::create(*module, device);
 }
 
 // What is written behind the copy does not show in it.
 TEST_F(ExecutorTest, aCopyIsOfItsMoment) {
-  for (const int64_t pitch : {0, 3}) {
-    auto executor = executorWithPitch(device_, pitch);
-    ASSERT_TRUE(executor) << executor.error().str();
-    const HostArray before = ramp({8, 2}, 1, 0.5), after = ramp({8, 2}, 100, 1);
-    ASSERT_TRUE((*executor)->setStorages({{"w2", before}}));
-    auto copy = (*executor)->copyStorages();
-    ASSERT_TRUE(copy) << copy.error().str();
-    ASSERT_TRUE((*executor)->setStorages({{"w2", after}}));
-    HostArray read = HostArray::zeros(before.type());
-    ASSERT_TRUE((*copy)->readRows("w2", 0, read.bytes));
-    EXPECT_EQ(read.bytes, before.bytes) << pitch;
-    EXPECT_FALSE((*copy)->readRows("w2", 15, read.bytes));
-    EXPECT_FALSE((*copy)->readRows("nobody", 0, read.bytes));
-    executor->reset();
-    HostArray last = HostArray::zeros(Type::tensor(before.dtype, {1, 2}));
-    ASSERT_TRUE((*copy)->readRows("w2", 14, last.bytes)) << "it outlives what it was made from";
-    EXPECT_EQ(last.at(1), before.at(15));
-  }
+  auto executor = executorOn(device_);
+  ASSERT_TRUE(executor) << executor.error().str();
+  const HostArray before = ramp({8, 2}, 1, 0.5), after = ramp({8, 2}, 100, 1);
+  ASSERT_TRUE((*executor)->setStorages({{"w2", before}}));
+  auto copy = (*executor)->copyStorages();
+  ASSERT_TRUE(copy) << copy.error().str();
+  ASSERT_TRUE((*executor)->setStorages({{"w2", after}}));
+  HostArray read = HostArray::zeros(before.type());
+  ASSERT_TRUE((*copy)->readRows("w2", 0, read.bytes));
+  EXPECT_EQ(read.bytes, before.bytes);
+  EXPECT_FALSE((*copy)->readRows("w2", 15, read.bytes));
+  EXPECT_FALSE((*copy)->readRows("nobody", 0, read.bytes));
+  executor->reset();
+  HostArray last = HostArray::zeros(Type::tensor(before.dtype, {1, 2}));
+  ASSERT_TRUE((*copy)->readRows("w2", 14, last.bytes)) << "it outlives what it was made from";
+  EXPECT_EQ(last.at(1), before.at(15));
 }
 
 // A piece of a param is read and written where it lies, its neighbours stay.
 TEST_F(ExecutorTest, rowsAreMovedInPieces) {
-  for (const int64_t pitch : {0, 3}) {
-    auto executor = executorWithPitch(device_, pitch);
-    ASSERT_TRUE(executor) << executor.error().str();
-    const HostArray whole = ramp({8, 2}, 1, 0.5), part = ramp({3, 2}, 100, 1);
-    ASSERT_TRUE((*executor)->setStorages({{"w2", whole}}));
-    ASSERT_TRUE((*executor)->writeRows("w2", 4, part.bytes));
-    HostArray expected = whole, read = HostArray::zeros(part.type());
-    for (int64_t i = 0; i < 6; ++i) expected.set(4 + i, part.at(i));
-    EXPECT_EQ((*executor)->storage("w2")->bytes, expected.bytes) << pitch;
-    ASSERT_TRUE((*executor)->readRows("w2", 8, read.bytes));
-    for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(read.at(i), expected.at(8 + i)) << pitch;
-    auto past = (*executor)->writeRows("w2", 12, part.bytes),
-         within = (*executor)->readRows("w2", 1, read.bytes);
-    ASSERT_FALSE(past);
-    EXPECT_NE(past.error().message().find("24 bytes from element 12 on are not rows of @w2, tensor<8x2xf32>"),
-              std::string::npos);
-    EXPECT_FALSE(within);
-    EXPECT_FALSE((*executor)->writeRows("nobody", 0, part.bytes));
-  }
+  auto executor = executorOn(device_);
+  ASSERT_TRUE(executor) << executor.error().str();
+  const HostArray whole = ramp({8, 2}, 1, 0.5), part = ramp({3, 2}, 100, 1);
+  ASSERT_TRUE((*executor)->setStorages({{"w2", whole}}));
+  ASSERT_TRUE((*executor)->writeRows("w2", 4, part.bytes));
+  HostArray expected = whole, read = HostArray::zeros(part.type());
+  for (int64_t i = 0; i < 6; ++i) expected.set(4 + i, part.at(i));
+  EXPECT_EQ((*executor)->storage("w2")->bytes, expected.bytes);
+  ASSERT_TRUE((*executor)->readRows("w2", 8, read.bytes));
+  for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(read.at(i), expected.at(8 + i));
+  auto past = (*executor)->writeRows("w2", 12, part.bytes),
+       within = (*executor)->readRows("w2", 1, read.bytes);
+  ASSERT_FALSE(past);
+  EXPECT_NE(past.error().message().find("24 bytes from element 12 on are not rows of @w2, tensor<8x2xf32>"),
+            std::string::npos);
+  EXPECT_FALSE(within);
+  EXPECT_FALSE((*executor)->writeRows("nobody", 0, part.bytes));
 }
 
 TEST_F(ExecutorTest, editedKernelIsRefused) {

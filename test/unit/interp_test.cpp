@@ -158,15 +158,6 @@ TEST(Planned, RunsInItsBytes) {
   EXPECT_EQ(storage, w);
 }
 
-TEST(Planned, PitchSpreadsTheRows) {
-  auto pitched = runPlannedText(plannedText("@arena[0] pitch(3)", "@arena[24]"));
-  ASSERT_TRUE(pitched) << pitched.error().str();
-  EXPECT_EQ(pitched->result("y")->data, (std::vector<double>{10, 18, 24, 28}));
-  // The second row of the sum stands at bytes 12 to 20: a neighbour at 16 spoils it.
-  auto narrow = runPlannedText(plannedText("@arena[0] pitch(3)", "@arena[16]"));
-  EXPECT_NE(narrow->result("y")->data[3], 28);
-}
-
 TEST(Planned, AliasingIsAWrongNumber) {
   auto whole = runPlannedText(plannedText("@arena[0]", "@arena[0]"));
   ASSERT_TRUE(whole);
@@ -182,8 +173,6 @@ TEST(Planned, AliasingIsAWrongNumber) {
 TEST(Planned, OutsideTheBufferIsAnError) {
   EXPECT_EQ(messageOf(runPlannedText(plannedText("@arena[0]", "@arena[56]"))),
             "@arena[56] with 16 bytes is outside the buffer of 64 bytes");
-  EXPECT_EQ(messageOf(runPlannedText(plannedText("@arena[0]", "@arena[48] pitch(3)"))),
-            "@arena[48] with 20 bytes is outside the buffer of 64 bytes");
   EXPECT_EQ(messageOf(runPlannedText(plannedText("@arena[0]", "@scratch[0]"))),
             "the module has no buffer @scratch");
 }

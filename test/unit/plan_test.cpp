@@ -482,7 +482,7 @@ TEST(PlanRandom, AnyPlaceMovedOntoALiveValueIsFound) {
       const Life& moved = lives[random() % lives.size()];
       if (held.first >= moved.first || held.last <= moved.first) continue;
       std::optional<Place> before = moved.value->place;
-      moved.value->place = Place{"arena", held.value->place->offset, nullptr, 0};
+      moved.value->place = Place{"arena", held.value->place->offset, nullptr};
       EXPECT_FALSE(verifyPlan(*module)) << "%" << moved.value->name << " onto %" << held.value->name << "\n"
                                         << print(*module);
       moved.value->place = before;
