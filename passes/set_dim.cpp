@@ -500,16 +500,14 @@ class Resizing {
   /// Products broadcast the axes in front of the matrices.
   Result<void> checkBroadcast(const Op& op, const Value& result, const Type& now,
                               const Value* suspect) const {
-    const bool multiplies = op.code == Opcode::matmul;
     const bool byPlace = op.code == Opcode::reshape || op.code == Opcode::broadcast_to;
-    if (!multiplies && (!keepsElements(op) || byPlace)) return {};
+    const int matrix = op.code == Opcode::matmul ? 2 : 0;
+    if (!matrix && (!keepsElements(op) || byPlace)) return {};
     for (int i = 0; i < op.numOperands(); ++i) {
       const Resized* resized = resizedOf(op.in(i));
-      if (!resized) continue;
-      const int rank = resized->before.rank(), last = multiplies ? rank - 2 : rank;
-      for (const Axis& each : resized->axes) {
-        const int axis = now.rank() - rank + each.at;
-        if (each.at >= last || axis < 0 || now.shape[axis] != result.type.shape[axis]) continue;
+      for (const Axis& each : resized ? resized->axes : std::vector<Axis>()) {
+        const int rank = resized->before.rank(), axis = now.rank() - rank + each.at;
+        if (each.at >= rank - matrix || axis < 0 || now.shape[axis] != result.type.shape[axis]) continue;
         if (suspect) return guess(op, suspect);
         return dim_.error(op.loc, 6, "axis {} of %{} keeps its extent {}: another operand has it too", axis,
                           result.name, result.type.shape[axis]);
