@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "ir/tensor_expr.h"
 
@@ -13,7 +14,7 @@ namespace tg {
 std::optional<int64_t> ignoredTarget(const Op& crossEntropy);
 
 /// The divisor of a mean over rows when the op has an ignore_index: the number of targets that are not ignored, at
-/// least 1. Rank 0, of `dtype`.
-TensorExpr countedRows(const Op& crossEntropy, const TensorExpr& targets, DType dtype);
+/// least 1. Rank 0, of `dtype`. The targets may be in pieces.
+TensorExpr countedRows(const Op& crossEntropy, const std::vector<TensorExpr>& targets, DType dtype);
 
 }  // namespace tg

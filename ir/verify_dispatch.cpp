@@ -94,10 +94,9 @@ void DispatchVerifier::hashes() {
     std::string hash = kernelHash(*kernels_.at(item->name));
     const Attr wanted = kernelModes(*kernels_.at(item->name));
     if (!modes || *modes != wanted)
-      errors_.append(failAt(item->loc,
-                            "binary @{} [plan.modes]: its modes are {}, those of the kernel's {} are {}",
-                            item->name, modes ? modes->str() : "missing",
-                            countText(wanted.list.size(), "parameter"), wanted.str())
+      errors_.append(failAt(item->loc, "binary @{} [plan.modes]: {}, and the kernel's parameters are {}",
+                            item->name, modes ? "its modes are " + modes->str() : "it has no modes",
+                            wanted.str())
                          .note(kernels_.at(item->name)->loc, "the kernel is here"));
     if (written && written->text == hash) continue;
     errors_.append(failAt(item->loc,

@@ -13,10 +13,16 @@ std::optional<int64_t> ignoredTarget(const Op& crossEntropy) {
   return attr.integer;
 }
 
-TensorExpr countedRows(const Op& crossEntropy, const TensorExpr& targets, DType dtype) {
+TensorExpr countedRows(const Op& crossEntropy, const std::vector<TensorExpr>& targets, DType dtype) {
   const double ignored = static_cast<double>(*ignoredTarget(crossEntropy));
-  TensorExpr skipped = eq(targets, ignored).cast(dtype).sum(allAxes(targets.rank()));
-  return max(static_cast<double>(targets.value->type.elements()) - skipped, 1.0);
+  std::optional<TensorExpr> skipped;
+  int64_t rows = 0;
+  for (const TensorExpr& each : targets) {
+    const TensorExpr own = eq(each, ignored).cast(dtype).sum(allAxes(each.rank()));
+    skipped = skipped ? *skipped + own : own;
+    rows += each.value->type.elements();
+  }
+  return max(static_cast<double>(rows) - *skipped, 1.0);
 }
 
 namespace decomposition {
@@ -71,7 +77,7 @@ Results expand(at::cross_entropy, const Composite& composite) {
   const std::vector<int64_t> all = allAxes(rows.rank());
   if (reduction == "sum") return {rows.sum(all)};
   if (!ignoredTarget(composite.op)) return {rows.mean(all)};
-  return {rows.sum(all) / countedRows(composite.op, composite[at::cross_entropy::targets], rows.dtype())};
+  return {rows.sum(all) / countedRows(composite.op, {composite[at::cross_entropy::targets]}, rows.dtype())};
 }
 
 // (softmax(logits) - q)·dy, and 0 in rows whose target is no class, whatever their logits are. Each row divides once,

@@ -59,7 +59,8 @@ Value* PieceBuilder::whole(Value* value) {
   Value*& joined = wholes_[value];
   if (joined) return joined;
   joined = join(pieces->values, value->type);
-  if (value->def && !adjoined_.contains(value)) joined->name = value->name;  // an argument keeps its name
+  if (!adjoined_.contains(value))  // an argument keeps its name
+    joined->name = value->def ? value->name : build_.names().unique(value->name);
   return joined;
 }
 

@@ -108,7 +108,7 @@ class RowSplitter {
 
   Item& func_;
   int64_t limit_;    ///< most bytes of an intermediate value
-  int64_t binding_;  ///< most bytes of parameters, states and their gradients
+  int64_t binding_;  ///< most bytes of arguments, parameters, states and their gradients
   const PassContext& context_;
   PieceBuilder out_;
   std::vector<std::unique_ptr<Op>>

@@ -166,11 +166,13 @@ bool RowSplitter::crossEntropy(const Op& op) {
   AttrList attrs = op.attrs;
   if (!joins) set(attrs, "reduction", Attr::word("sum"));
   std::vector<Value*> rows;
+  std::vector<TensorExpr> targetsOf;  // each piece
   Value* sum = nullptr;
   for (size_t i = 0; i < pieces->values.size(); ++i)
     sum = out_.inPiece(i, pieces->streams, [&] {
       Value* targets = out_.ofRows(loss.targets(), pieces->bounds[i], pieces->bounds[i + 1]);
       rows.push_back(build().op(Opcode::cross_entropy, {pieces->values[i], targets}, attrs));
+      targetsOf.push_back({&build(), targets});
       return joins ? rows.back() : added(sum, rows.back());
     });
   if (joins) {
@@ -178,8 +180,7 @@ bool RowSplitter::crossEntropy(const Op& op) {
     return true;
   }
   if (reduction == "mean" && ignoredTarget(op)) {
-    const TensorExpr counted = countedRows(op, {&build(), loss.targets()}, sum->type.dtype);
-    sum = build().binary(Opcode::div, sum, counted.value);
+    sum = build().binary(Opcode::div, sum, countedRows(op, targetsOf, sum->type.dtype).value);
   } else if (reduction == "mean") {
     const auto count = static_cast<double>(pieces->bounds.back());
     sum = build().binary(Opcode::mul, sum, build().constant(1 / count, sum->type));

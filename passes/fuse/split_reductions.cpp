@@ -181,7 +181,7 @@ class Splitter {
     if (mean && ignoredTarget(op)) {
       Value* total = splitReduction(Opcode::sum, rows, axes, false);
       TensorExpr sum{&builder_, total ? total : builder_.reduce(Opcode::sum, rows, axes, false)};
-      return (sum / countedRows(op, {&builder_, as::cross_entropy(op).targets()}, sum.dtype())).value;
+      return (sum / countedRows(op, {{&builder_, as::cross_entropy(op).targets()}}, sum.dtype())).value;
     }
     Value* split = splitReduction(mean ? Opcode::mean : Opcode::sum, rows, axes, false);
     return split ? split : builder_.reduce(mean ? Opcode::mean : Opcode::sum, rows, axes, false);

@@ -75,10 +75,13 @@ RowBounds RowSplitter::boundsFor(const Value& value, const Loc& loc, int64_t lim
   return bounds;
 }
 
-/// Cuts an argument that is larger than a binding by a tg.disjoin, which only functions at a target may hold.
+/// Cuts an argument that is larger than a binding by a tg.disjoin, which only functions at a target may hold. An earlier run
+/// may have cut it: then only that tg.disjoin reads it.
 void RowSplitter::cut(Value& argument) {
   const Type& type = argument.type;
-  if (!out_.aimed() || type.rank() < 2 || type.bytes() <= binding_) return;
+  const bool isCut =
+      std::ranges::any_of(argument.uses, [](const Use& use) { return use.user()->code == Opcode::disjoin; });
+  if (!out_.aimed() || isCut || type.rank() < 2 || type.bytes() <= binding_) return;
   RowPieces pieces{boundsFor(argument, argument.loc, binding_, "read"), {}, true};
   if (pieces.bounds.size() < 3) return;
   std::vector<Type> types;

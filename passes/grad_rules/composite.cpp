@@ -22,7 +22,7 @@ static Grads crossEntropy(const GradContext& context) {
   int64_t rows = targets.value->type.elements();
   const bool mean = as::cross_entropy(context.op).reduction() == "mean";
   if (mean && rows > 1)
-    g = ignoredTarget(context.op) ? g / countedRows(context.op, targets, g.dtype())
+    g = ignoredTarget(context.op) ? g / countedRows(context.op, {targets}, g.dtype())
                                   : g / static_cast<double>(rows);
   return {context.sibling(Opcode::cross_entropy_grad, {context.in(0), targets, g}), {}};
 }

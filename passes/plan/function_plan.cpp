@@ -72,8 +72,8 @@ Value* FunctionPlan::takenOverBy(Value* value) const {
   return value;
 }
 
-/// The values that need places of their own: arguments and results, except symbol reads, pieces of arguments and operands of tg.all_reduce, whose
-/// bytes the result takes over.
+/// The values that need places of their own: arguments and results, except symbol reads, pieces of arguments, and operands
+/// of tg.all_reduce, whose bytes the result takes over.
 std::vector<Value*> FunctionPlan::ownValues() const {
   std::vector<Value*> values;
   for (const auto& arg : func_.body.args)
@@ -113,8 +113,8 @@ FunctionPlan::findSequences(const std::unordered_map<const Value*, int>& keyOf) 
       if (std::ranges::any_of(members, [](Value* value) { return isEntry(*value); }))
         return failAt(
             op->loc,
-            "tg.fused [plan.group]: the group of %{} mixes parameters, states or pieces of an argument "
-            "with other values; they live in different places",
+            "tg.fused [plan.group]: the group of %{} has pieces of an argument, or parameters or states "
+            "beside other values: their places are given",
             op->operands[binding].value->name);
       add(*op, members);
     }

@@ -58,7 +58,8 @@ bool hasPerplexity(const Module& source, const Feed& feed) {
   const Op* end = source.func(kEval)->body.ops.back();
   if (feed.unit() != "tok" || end->code != Opcode::return_ || end->numOperands() == 0) return false;
   const Op* loss = throughCasts(end->in(0))->def;
-  return loss && loss->code == Opcode::cross_entropy && as::cross_entropy(*loss).reduction() == "mean";
+  return loss && loss->code == Opcode::cross_entropy && as::cross_entropy(*loss).reduction() == "mean" &&
+         as::cross_entropy(*loss).label_smoothing() == 0;
 }
 
 /// Whether a run was started with evaluation data.

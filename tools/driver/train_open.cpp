@@ -329,27 +329,43 @@ static Result<void> takeData(const ModelFlags& model, const TrainFlags& flags, c
   return {};
 }
 
-/// A new run takes the module's own states from where its parameters come from, such as the running statistics of a
-/// norm; the optimizer begins anew.
+/// The states of a module without an optimizer, such as the running statistics of a norm. If its text updates parameters,
+/// states may be moments or sums of gradients, and none is named.
+static std::vector<std::string> ownStates(const Module& module) {
+  for (const Item* func : module.all(ItemKind::func))
+    for (const Op* op : func->body.ops)
+      if (op->code == Opcode::update && module.find(ItemKind::param, op->operands[0].text)) return {};
+  std::vector<std::string> names;
+  for (const Item* state : module.all(ItemKind::state)) names.push_back(state->name);
+  return module.stage == Stage::tensor ? names : std::vector<std::string>();
+}
+
+/// A new run takes the module's own states from where its parameters come from; the optimizer begins anew.
 static Result<void> takeOwnStates(const ModelFlags& model, const std::vector<std::string>& own,
                                   OpenTraining& out) {
   if (model.weights.empty() || own.empty()) return {};
   TG_TRY(const ResolvedWeights found, resolveWeights(model.weights));
   TG_TRY(const Weights weights, openWeights(found));
   std::vector<Item*> states;
-  for (Item* state : out.model.source->all(ItemKind::state))
-    if (contains(own, state->name)) states.push_back(state);
-  TG_TRY(const TensorSource taken, statesOf(weights, states, /*all=*/false));
-  if (taken.tensors.size() < states.size())
+  size_t lacking = 0;
+  for (Item* state : out.model.source->all(ItemKind::state)) {
+    if (!contains(own, state->name)) continue;
+    if (contains(weights.states.tensors, std::pair(state->name, state->type)))
+      states.push_back(state);
+    else
+      ++lacking;
+  }
+  if (lacking > 0)
     out.notes.push_back(
-        fmt::format("warning: {} lacks {} of the module's states, which start at their `init`", found.file,
-                    states.size() - taken.tensors.size()));
-  if (taken.tensors.empty()) return {};
+        fmt::format("warning: {} lacks {} of the module's states, or has {} with another shape; "
+                    "they start at their `init`",
+                    found.file, lacking, lacking == 1 ? "it" : "them"));
+  if (states.empty()) return {};
   out.notes.push_back(
       fmt::format("note: {} taken too, the optimizer's begin anew",
-                  countText(taken.tensors.size(), "state of the module is", "states of the module are")));
-  TG_CHECK(out.model.session->writeTensors(ItemKind::state, taken, {.partial = true, .others = true}));
-  return {};
+                  countText(states.size(), "state of the module is", "states of the module are")));
+  TG_TRY(const TensorSource taken, statesOf(weights, states, /*all=*/true));
+  return out.model.session->writeTensors(ItemKind::state, taken, {.partial = true, .others = true});
 }
 
 /// Checks that @train updates something, and with several ranks, that they share the update.
@@ -427,8 +443,7 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   out.resumedStep = saved.step;
   TG_TRY(std::unique_ptr<Module> module, loadModule(app, model));
   out.sourceText = print(*module);
-  std::vector<std::string> ownStates;
-  for (const Item* state : module->all(ItemKind::state)) ownStates.push_back(state->name);
+  const std::vector<std::string> states = ownStates(*module);
   if (out.resumed) TG_CHECK(checkSameModule(out, run, model, saved));
   TG_TRY(model.pipeline, pipelineOf(*module, model));
   if (!out.resumed) TG_CHECK(checkKeepsShapes(*module, model.pipeline));
@@ -458,7 +473,7 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   TG_CHECK(runInParts(flags.microBatch, model, module, out.notes));
   TG_CHECK(takeStart(model, flags, run, share, module, out));
   TG_CHECK(compileTraining(model, flags, std::move(module), out));
-  if (!out.resumed) TG_CHECK(takeOwnStates(model, ownStates, out));
+  if (!out.resumed) TG_CHECK(takeOwnStates(model, states, out));
   if (flags.sampleEvery) TG_CHECK(openSampler(flags, model.seed, out));
   endAfterUpdate(out);
   const std::vector<std::string> schedules = schedulesOf(*out.model.source);
