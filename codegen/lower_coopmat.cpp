@@ -324,7 +324,7 @@ void CoopmatProduct::multiplyHalves(const std::vector<KV>& factors, std::vector<
 }
 
 /// Emits the steps along k: all but the last as a loop, which carries the sums, the first factors of a step, and the
-/// cells of the next step. The last step stages nothing and waits for nobody.
+/// cells of the next step. The last step is behind it: it stages nothing, so it needs no barrier.
 std::vector<KV> CoopmatProduct::sum() {
   // The first two steps have constant numbers, but their indices are computed as those of any step, so that all steps read
   // operands in the same way.
