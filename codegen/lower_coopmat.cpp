@@ -328,7 +328,7 @@ void CoopmatProduct::multiplyHalves(const std::vector<KV>& factors, std::vector<
 std::vector<KV> CoopmatProduct::sum() {
   // The first two steps have constant numbers, but their indices are computed as those of any step, so that all steps read
   // operands in the same way.
-  auto first = [&](int64_t step) { return stepAt(KernelBuilder::u32(std::min(step, count_ - 1))); };
+  auto first = [&](int64_t step) { return stepAt(KernelBuilder::u32(step)); };
   stage(halved(fetch(first(0))));
   std::vector<KV> fetched = count_ > 1 ? fetch(first(1)) : std::vector<KV>{};
   c_.kernel.barrier();
