@@ -39,22 +39,35 @@ std::string withoutSlash(std::string path) {
   return path;
 }
 
-Result<ResolvedWeights> ofCheckpoint(const std::string& path) {
-  const std::shared_ptr<const FolderHold> hold = FolderHold::take(path);
+Result<Weights> ofFile(const std::string& path) {
+  TG_TRY(SafetensorsFile file, openSafetensors(path));
+  Weights out;
+  out.file = out.stateFile = out.taken = path;
+  out.tensors = out.states = std::move(file.tensors);
+  if (auto found = file.metadata.find("tensorgrad.vocabulary"); found != file.metadata.end())
+    out.vocabulary = found->second;
+  return out;
+}
+
+Result<Weights> ofCheckpoint(const std::string& path) {
+  std::shared_ptr<const FolderHold> hold = FolderHold::take(path);
   if (std::string damage = checkpointDamage(path); !damage.empty()) return fail("{}: {}", path, damage);
   TG_TRY(TrainState state, readState(path));
-  ResolvedWeights out;
-  out.hold = hold;
-  out.file = fmt::format("{}/{}", path, kModelFile);
+  TG_TRY(Weights out, ofFile(fmt::format("{}/{}", path, kModelFile)));
+  out.stateFile = fmt::format("{}/{}", path, kOptimizerFile);
+  TG_TRY(SafetensorsFile states, openSafetensors(out.stateFile));
+  out.states = std::move(states.tensors);
+  out.hold = std::move(hold);
   // RUN/ckpt/step_N; a checkpoint that was copied elsewhere belongs to no run.
   const std::string run = runOf(path);
   if (run != path && trainedKind(run) == TrainedKind::run) out.run = run;
   out.taken = fmt::format("{} (step {})", path, state.step);
+  out.vocabulary = state.vocabulary;
   out.state = std::move(state);
   return out;
 }
 
-Result<ResolvedWeights> ofRun(const std::string& path) {
+Result<Weights> ofRun(const std::string& path) {
   TG_TRY(LatestCheckpoint latest, latestCheckpoint(path));
   std::vector<std::string> skipped;
   for (const CheckpointEntry& entry : latest.skipped)
@@ -64,7 +77,7 @@ Result<ResolvedWeights> ofRun(const std::string& path) {
     for (const std::string& line : skipped) message += "\n  " + line;
     return fail(message);
   }
-  TG_TRY(ResolvedWeights out, ofCheckpoint(latest.good->path));
+  TG_TRY(Weights out, ofCheckpoint(latest.good->path));
   out.run = path;
   out.skipped = std::move(skipped);
   return out;
@@ -88,30 +101,17 @@ TrainedKind trainedKind(const std::string& path) {
   return hasAny(path, {"ckpt", "config.toml", "model.tgir"}) ? TrainedKind::run : TrainedKind::none;
 }
 
-Result<ResolvedWeights> resolveWeights(const std::string& given) {
+Result<Weights> openWeights(const std::string& given) {
   const std::string path = withoutSlash(given);
   switch (trainedKind(path)) {
   case TrainedKind::run: return ofRun(path);
   case TrainedKind::checkpoint: return ofCheckpoint(path);
-  case TrainedKind::file: return ResolvedWeights{path, "", path, {}, {}};
+  case TrainedKind::file: return ofFile(path);
   case TrainedKind::none: break;
   }
   std::error_code error;
   if (!fs::exists(path, error)) return fail("{}: no such file, run or checkpoint", path);
   return fail("{}: the folder is neither a run nor a checkpoint", path);
-}
-
-Result<Weights> openWeights(const ResolvedWeights& weights) {
-  TG_TRY(SafetensorsFile file, openSafetensors(weights.file));
-  Weights out{weights.file, weights.file, file.tensors, file.tensors, {}, {}};
-  if (auto found = file.metadata.find("tensorgrad.vocabulary"); found != file.metadata.end())
-    out.vocabulary = found->second;
-  if (!weights.state) return out;
-  out.step = weights.state->step / weights.state->stride;
-  out.stateFile = (fs::path(weights.file).parent_path() / kOptimizerFile).string();
-  TG_TRY(SafetensorsFile states, openSafetensors(out.stateFile));
-  out.states = std::move(states.tensors);
-  return out;
 }
 
 Result<TensorSource> paramsOf(const Weights& weights, const Module& module) {

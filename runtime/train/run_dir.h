@@ -44,26 +44,20 @@ TrainedKind trainedKind(const std::string& path);
 
 class FolderHold;
 
-struct ResolvedWeights {
-  std::string file;                             ///< the safetensors file with the params
-  std::string run;                              ///< the run that it belongs to; "" if it stands alone
-  std::string taken;                            ///< which checkpoint of which step, for messages
-  std::vector<std::string> skipped;             ///< a message for each newer checkpoint that cannot be used
-  std::optional<TrainState> state;              ///< of the checkpoint; none for a file
-  std::shared_ptr<const FolderHold> hold = {};  ///< of a checkpoint: while this exists, `file` is not pruned
+/// Parameters of something trained, and the states that it has. Tensors are read on demand.
+struct Weights {
+  std::string file, stateFile;       ///< the safetensors files of params and of states; one may contain both
+  TensorSource tensors, states;      ///< in these files
+  std::string run;                   ///< the run that they belong to; "" if they stand alone
+  std::string taken;                 ///< which checkpoint of which step, for messages
+  std::vector<std::string> skipped;  ///< a message for each newer checkpoint that cannot be used
+  std::optional<TrainState> state;   ///< of the checkpoint; none for a file
+  std::optional<std::string> vocabulary;        ///< Vocabulary::printable
+  std::shared_ptr<const FolderHold> hold = {};  ///< of a checkpoint: while this exists, it is not pruned
 };
 /// A run stands for its latest good checkpoint, a checkpoint for itself (an error if it is damaged), a file for itself.
 /// If a run has no good checkpoint, the error names all damaged ones.
-Result<ResolvedWeights> resolveWeights(const std::string& path);
-
-/// Tensors that are read on demand.
-struct Weights {
-  std::string file, stateFile;            ///< for messages; one file may contain both
-  TensorSource tensors, states;           ///< a file with params, and one with states
-  std::optional<int64_t> step;            ///< of a checkpoint, counted as a session counts
-  std::optional<std::string> vocabulary;  ///< Vocabulary::printable
-};
-Result<Weights> openWeights(const ResolvedWeights& weights);
+Result<Weights> openWeights(const std::string& path);
 /// The params of a module, as given by `matchTensors`. The file may also contain states of the module.
 Result<TensorSource> paramsOf(const Weights& weights, const Module& module);
 /// These states of a module; `all`: an error if one is missing. States that each rank has only a part of, such as sharded

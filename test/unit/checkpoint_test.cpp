@@ -187,12 +187,12 @@ TEST_F(Checkpoints, DamageIsNamedAndSkipped) {
       ASSERT_EQ(latest->skipped.size(), 1u) << what << file;
       EXPECT_HAS(latest->skipped[0].damage, file);
       EXPECT_FALSE(readCheckpoint(folder)) << what << file;
-      const auto weights = resolveWeights(run_);
+      const auto weights = openWeights(run_);
       ASSERT_OK(weights);
       EXPECT_EQ(weights->file, run_ + "/ckpt/step_00000010/model.safetensors");
       ASSERT_EQ(weights->skipped.size(), 1u);
       EXPECT_HAS(weights->skipped[0], file);
-      EXPECT_FAILS(resolveWeights(folder), folder.c_str(), file);
+      EXPECT_FAILS(openWeights(folder), folder.c_str(), file);
     };
     check("flipped ", flip);
     check("cut off ", [](const std::string& path) { replace(path, contentOf(path).substr(0, 40)); });
@@ -272,12 +272,11 @@ TEST_F(Checkpoints, PruningKeepsTheNewestGoodAndTheWanted) {
 
 TEST_F(Checkpoints, OneThatIsReadIsNotPruned) {
   for (int64_t step : {1, 2}) save(step);
-  auto read = resolveWeights(run_);
+  auto read = openWeights(run_);
   ASSERT_OK(read);
   for (int64_t step : {3, 4}) save(step);
   ASSERT_OK(pruneCheckpoints(run_, 1, {}));
   EXPECT_EQ(names(), (std::vector<std::string>{"step_00000002", "step_00000004"}));
-  ASSERT_OK(openWeights(*read));
   read->hold.reset();
   ASSERT_OK(pruneCheckpoints(run_, 1, {}));
   EXPECT_EQ(names(), (std::vector<std::string>{"step_00000004"}));
@@ -294,8 +293,7 @@ TEST_F(Checkpoints, AReaderOfARunThatTrainsAlwaysFindsOne) {
     }
   });
   for (int i = 0; i < 200; ++i) {
-    auto found = resolveWeights(run_);
-    EXPECT_TRUE(found && openWeights(*found));
+    EXPECT_TRUE(openWeights(run_));
   }
   stop = true;
   training.join();
@@ -572,21 +570,21 @@ TEST_F(Checkpoints, WhatAPathMeans) {
   EXPECT_EQ(trainedKind(folder + "/model.safetensors"), TrainedKind::file);
   EXPECT_EQ(trainedKind(path("nowhere")), TrainedKind::none);
   for (const std::string& given : {run_, run_ + "/", folder, folder + "/"}) {
-    const auto found = resolveWeights(given);
+    const auto found = openWeights(given);
     ASSERT_OK(found);
     EXPECT_EQ(found->file, folder + "/model.safetensors");
     EXPECT_EQ(found->run, run_);
     EXPECT_HAS(found->taken, "step 4");
-    EXPECT_EQ(openWeights(*found)->vocabulary, "ab\\n");
+    EXPECT_EQ(found->vocabulary, "ab\\n");
   }
   fs::rename(folder, path("copy"));
-  const auto alone = resolveWeights(path("copy"));
+  const auto alone = openWeights(path("copy"));
   ASSERT_OK(alone);
   EXPECT_EQ(alone->run, "");
-  EXPECT_FAILS(resolveWeights(run_), "has no checkpoint");
-  EXPECT_FAILS(resolveWeights(path("nowhere")), "nowhere: no such file, run or checkpoint");
+  EXPECT_FAILS(openWeights(run_), "has no checkpoint");
+  EXPECT_FAILS(openWeights(path("nowhere")), "nowhere: no such file, run or checkpoint");
   fs::create_directory(path("plain"));
-  EXPECT_FAILS(resolveWeights(path("plain")), "neither a run nor a checkpoint");
+  EXPECT_FAILS(openWeights(path("plain")), "neither a run nor a checkpoint");
 }
 
 }  // namespace

@@ -32,27 +32,6 @@ struct EvalFlags {
   bool json = false;
 };
 
-/// The parameters to evaluate.
-struct Trained {
-  ResolvedWeights found;
-  std::optional<std::string> vocabulary;
-};
-
-/// `loud`: report damaged checkpoints that are skipped.
-Result<Trained> trainedOf(const std::string& path, bool loud) {
-  Trained out;
-  TG_TRY(out.found, resolveWeights(path));
-  if (loud)
-    for (const std::string& line : out.found.skipped) fmt::print(stderr, "warning: {}\n", line);
-  if (trainedKind(path) == TrainedKind::file) {
-    TG_TRY(Weights weights, openWeights(out.found));
-    out.vocabulary = weights.vocabulary;
-    return out;
-  }
-  out.vocabulary = out.found.state->vocabulary;
-  return out;
-}
-
 /// Whether the loss is the mean cross entropy of tokens, in nats.
 bool hasPerplexity(const Module& source, const Feed& feed) {
   const Op* end = source.func(kEval)->body.ops.back();
@@ -77,7 +56,7 @@ void leaveRanksOut(Module& module) {
 
 /// Everything that an evaluation needs.
 struct OpenEvaluation {
-  Trained trained;
+  std::shared_ptr<const Weights> trained;  ///< the parameters to evaluate
   std::unique_ptr<Feed> feed;
   OpenModel model;
   bool perplexity = false;
@@ -120,7 +99,7 @@ struct Eval : Verb {
     RankFacts facts;
     if (ready) {
       facts = factsOf(*open.model.session);
-      facts.emplace_back("its parameters", open.trained.found.file);
+      facts.emplace_back("its parameters", open.trained->file);
       facts.emplace_back("its data", open.feed->fingerprint());
       facts.emplace_back("its batches", std::to_string(flags.batches));
     }
@@ -131,11 +110,14 @@ struct Eval : Verb {
   Result<int> prepare(CLI::App& app, OpenEvaluation& out) {
     const TrainedKind kind = trainedKind(model.file);
     const bool ofRun = kind == TrainedKind::run || kind == TrainedKind::checkpoint;
-    const std::string given = model.weights.empty() && ofRun ? model.file : model.weights;
-    if (given.empty()) return noParameters(app, model.file);
+    const bool own = model.weights.empty();
+    if (own && ofRun) model.weights = model.file;
+    if (model.weights.empty()) return noParameters(app, model.file);
     if (!ofRun && flags.data.empty())
       return usageError("give the data to evaluate on: --data=text:FILE or --data='x=@x.npy,y=@y.npy'");
-    TG_TRY(Trained trained, trainedOf(given, model.firstRank()));
+    TG_TRY(model.given, givenWeights(model));
+    out.trained = model.given;
+    const Weights& trained = *out.trained;
     std::string runDir;
     TrainFlags started;
     if (ofRun) {
@@ -150,11 +132,10 @@ struct Eval : Verb {
             "{}",
             fmt::format("{} was trained without data for evaluation: give the data to evaluate on by --data",
                         runDir));
-      const bool own = model.weights.empty() && trained.found.state;
-      TG_CHECK(checkRunFiles(runDir, own ? &*trained.found.state : nullptr));
+      TG_CHECK(checkRunFiles(runDir, own && trained.state ? &*trained.state : nullptr));
     }
-    if (trained.found.state && app.count("--seed") == 0) model.seed = trained.found.state->seed;
-    model.weights = trained.found.file;
+    if (trained.state && app.count("--seed") == 0) model.seed = trained.state->seed;
+    model.weights = trained.file;
     TG_TRY(std::unique_ptr<Module> source, loadModule(app, model));
     std::vector<std::string> notes;
     if (!source->func(kTrain) && !source->func(kEval)) return fail("{} has no function @eval", model.file);
@@ -164,9 +145,7 @@ struct Eval : Verb {
       for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
     out.perplexity = hasPerplexity(*source, *out.feed);
     TG_TRY(out.model, openSession(app, std::move(source), runDir));
-    TG_TRY(const Weights weights, openWeights(trained.found));
-    TG_CHECK(withCode(exitDevice, restoreStates(out.model, weights)));
-    out.trained = std::move(trained);
+    TG_CHECK(withCode(exitDevice, restoreStates(out.model, trained)));
     return exitOk;
   }
 
@@ -181,7 +160,7 @@ struct Eval : Verb {
     return {};
   }
 
-  Result<std::unique_ptr<Feed>> feedOf(const Module& source, const Trained& trained,
+  Result<std::unique_ptr<Feed>> feedOf(const Module& source, const Weights& trained,
                                        const TrainFlags& started, const std::string& runDir) const {
     if (!flags.data.empty()) {
       TG_TRY(DataFlags data, parseData(flags.data));
@@ -194,9 +173,9 @@ struct Eval : Verb {
       }
       return openEvalFeed(options, *source.func(kEval));
     }
-    TG_TRY(auto feed, openData(source, trained.found.state ? trained.found.state->seed : model.seed, started,
-                               trained.vocabulary));
-    const std::string then = trained.found.state ? trained.found.state->dataHash : "";
+    TG_TRY(auto feed,
+           openData(source, trained.state ? trained.state->seed : model.seed, started, trained.vocabulary));
+    const std::string then = trained.state ? trained.state->dataHash : "";
     if (model.firstRank() && comparableData(then) && feed->fingerprint() != then)
       fmt::print(stderr, "warning: the data of {} was changed since it was trained\n", runDir);
     return feed;
@@ -229,7 +208,7 @@ struct Eval : Verb {
   Result<int> evaluate(const CLI::App& app, OpenEvaluation& open) const {
     Session& session = *open.model.session;
     const Feed& feed = *open.feed;
-    const Trained& trained = open.trained;
+    const Weights& trained = *open.trained;
     const int64_t batches =
         flags.batches > 0 ? std::min(flags.batches, feed.evalBatches()) : feed.evalBatches();
     const Stopwatch watch;
@@ -246,7 +225,7 @@ struct Eval : Verb {
     // All ranks have the result, and rank 0 prints it.
     if (!model.firstRank()) return std::isfinite(loss) ? int{exitOk} : int{exitNumeric};
     if (flags.json) {
-      nlohmann::ordered_json out = {{"weights", trained.found.file},
+      nlohmann::ordered_json out = {{"weights", trained.file},
                                     {"step", nullptr},
                                     {"loss", loss},
                                     {"perplexity", nullptr},
@@ -254,7 +233,7 @@ struct Eval : Verb {
                                     {"batches_in_data", feed.evalBatches()},
                                     {"seconds", seconds},
                                     {"device", session.info().device}};
-      if (trained.found.state) out["step"] = trained.found.state->step;
+      if (trained.state) out["step"] = trained.state->step;
       if (open.perplexity) out["perplexity"] = std::exp(loss);
       fmt::print("{}\n", jsonText(out, 2));
     } else {

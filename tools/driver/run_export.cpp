@@ -36,13 +36,13 @@ bool isThere(const fs::path& path) {
 /// The parameters for a path to a run, a checkpoint or a file.
 struct Source {
   fs::path module;
-  ResolvedWeights found;  ///< the parameters; keeps a checkpoint from being pruned
+  std::optional<Weights> weights;  ///< keeps a checkpoint from being pruned
 };
 
-/// Finds the verified checkpoint, or the file, for a path.
-Result<void> findWeights(const fs::path& path, Source& out) {
-  TG_TRY(out.found, resolveWeights(path.string()));
-  for (const std::string& line : out.found.skipped) fmt::print(stderr, "warning: {}\n", line);
+/// Opens the verified checkpoint, or the file, for a path.
+Result<void> takeWeights(const fs::path& path, Source& out) {
+  TG_TRY(out.weights, openWeights(path.string()));
+  for (const std::string& line : out.weights->skipped) fmt::print(stderr, "warning: {}\n", line);
   return {};
 }
 
@@ -56,19 +56,18 @@ Result<Source> sourceOf(const ExportFlags& flags) {
     out.module = run.lexically_normal() / "model.tgir";
     if (!isThere(out.module))
       return fail("{} is neither a run nor a checkpoint of one: there is no model.tgir", given.string());
-    if (flags.weights.empty()) TG_CHECK(findWeights(given, out));
-    const std::optional<TrainState>& state = out.found.state;
-    TG_CHECK(checkRunFiles(run.lexically_normal().string(), state ? &*state : nullptr));
+    if (flags.weights.empty()) TG_CHECK(takeWeights(given, out));
+    const TrainState* state = out.weights && out.weights->state ? &*out.weights->state : nullptr;
+    TG_CHECK(checkRunFiles(run.lexically_normal().string(), state));
   } else if (given.extension() == ".safetensors") {
     return fail("{0} has weights only: give the module too, export model.tgir --weights={0}", given.string());
   }
-  if (!flags.weights.empty()) TG_CHECK(findWeights(flags.weights, out));
+  if (!flags.weights.empty()) TG_CHECK(takeWeights(flags.weights, out));
   return out;
 }
 
 /// The module's parameters, checked as in all verbs, and the states that `forward` still has.
-Result<NamedArrays> readWeights(const Source& source, const Module& module, const Module& forward) {
-  TG_TRY(const Weights weights, openWeights(source.found));
+Result<NamedArrays> readWeights(const Weights& weights, const Module& module, const Module& forward) {
   TG_TRY(const TensorSource params, paramsOf(weights, module));
   TG_TRY(NamedArrays values, readAll(params));
   TG_TRY(const TensorSource states, statesOf(weights, forward.all(ItemKind::state), /*all=*/true));
@@ -107,13 +106,13 @@ struct Export : Verb {
     TG_CHECK(withCode(exitUsage, mayWriteBundle(flags.out, flags.force)));
     TG_CHECK(withCode(exitUsage, mayMakeFolder("--out", flags.out)));
     TG_TRY(const Source source, sourceOf(flags));
-    if (source.found.file.empty()) return usageError("give the parameters: --weights=model.safetensors");
+    if (!source.weights) return usageError("give the parameters: --weights=model.safetensors");
     ModelFlags model;
     model.file = source.module.string();
     TG_TRY(const std::unique_ptr<Module> module, loadModule(app, model));
     std::string entry = flags.entry.starts_with('@') ? flags.entry.substr(1) : flags.entry;
     TG_TRY(std::unique_ptr<Module> forward, forwardOnly(*module, entry));
-    TG_TRY(const NamedArrays values, readWeights(source, *module, *forward));
+    TG_TRY(const NamedArrays values, readWeights(*source.weights, *module, *forward));
     TG_TRY(const Target target, chooseTarget(*forward));
     CompileOptions options;
     options.keepCaptures = "";

@@ -16,10 +16,8 @@ namespace tg {
 
 namespace {
 
-Result<Vocabulary> vocabularyOf(const std::string& path) {
-  TG_TRY(ResolvedWeights found, resolveWeights(path));
-  TG_TRY(Weights weights, openWeights(found));
-  if (!weights.vocabulary) return fail(found.file + " does not say which text its tokens stand for");
+Result<Vocabulary> vocabularyOf(const Weights& weights) {
+  if (!weights.vocabulary) return fail(weights.file + " does not say which text its tokens stand for");
   return Vocabulary::parse(*weights.vocabulary);
 }
 
@@ -68,7 +66,8 @@ struct Sample : Verb {
       keepEntries(*module, {func->name});
       model.pipeline = gradPass(*func);
     }
-    TG_TRY(const Vocabulary vocabulary, vocabularyOf(model.weights));
+    TG_TRY(model.given, givenWeights(model));
+    TG_TRY(const Vocabulary vocabulary, vocabularyOf(*model.given));
     TG_CHECK(checkPrompt(vocabulary, flags.prompt, app.count("--prompt") > 0));
     const std::string name = func->name;
     model.states = true;

@@ -190,12 +190,15 @@ Error noParameters(const CLI::App& app, const std::string& file) {
 Result<std::string> takeRun(ModelFlags& flags) {
   const TrainedKind kind = trainedKind(flags.file);
   if (kind != TrainedKind::run && kind != TrainedKind::checkpoint) return std::string();
-  TG_TRY(const ResolvedWeights trained, resolveWeights(flags.file));
+  TG_TRY(Weights trained, openWeights(flags.file));
   if (trained.run.empty())
     return usageError("{} belongs to no run, so give the module as FILE and this as --weights", flags.file);
   TG_CHECK(checkRunFiles(trained.run, &*trained.state));
-  if (flags.weights.empty()) flags.weights = flags.file;
-  return trained.run;
+  std::string run = trained.run;
+  if (!flags.weights.empty()) return run;
+  flags.weights = flags.file;
+  flags.given = std::make_shared<Weights>(std::move(trained));
+  return run;
 }
 
 Result<std::unique_ptr<Module>> loadModule(const CLI::App& app, const ModelFlags& flags) {
@@ -277,8 +280,17 @@ Result<void> restoreStates(const OpenModel& model, const Weights& weights) {
   TG_TRY(const TensorSource states, statesOf(weights, statesUsed(*model.source), /*all=*/false));
   warnOfInitialStates(*model.source, weights, states);
   TG_CHECK(session.writeTensors(ItemKind::state, states, {.partial = true, .others = true}));
-  if (weights.step) TG_CHECK(session.setSteps(*weights.step));
+  if (weights.state) TG_CHECK(session.setSteps(weights.state->step / weights.state->stride));
   return {};
+}
+
+Result<std::shared_ptr<const Weights>> givenWeights(const ModelFlags& flags) {
+  std::shared_ptr<const Weights> weights = flags.given;
+  if (!weights) {
+    TG_TRY(Weights opened, openWeights(flags.weights));
+    weights = std::make_shared<Weights>(std::move(opened));
+  }
+  return weights;
 }
 
 namespace {
@@ -291,14 +303,14 @@ bool leavePoolOut(const Module& module) {
 }
 
 Result<void> loadWeights(const OpenModel& model, const ModelFlags& flags) {
-  TG_TRY(ResolvedWeights found, resolveWeights(flags.weights));
+  TG_TRY(const std::shared_ptr<const Weights> weights, givenWeights(flags));
   if (flags.firstRank())
-    for (const std::string& line : found.skipped) fmt::print(stderr, "warning: {}\n", line);
-  if (flags.notes && found.file != flags.weights) fmt::print(stderr, "note: parameters of {}\n", found.taken);
-  TG_TRY(const Weights weights, openWeights(found));
-  TG_TRY(const TensorSource matched, paramsOf(weights, *model.session->module()));
+    for (const std::string& line : weights->skipped) fmt::print(stderr, "warning: {}\n", line);
+  if (flags.notes && weights->file != flags.weights)
+    fmt::print(stderr, "note: parameters of {}\n", weights->taken);
+  TG_TRY(const TensorSource matched, paramsOf(*weights, *model.session->module()));
   TG_CHECK(model.session->writeTensors(ItemKind::param, matched));
-  if (flags.states) TG_CHECK(restoreStates(model, weights));
+  if (flags.states) TG_CHECK(restoreStates(model, *weights));
   return {};
 }
 

@@ -96,6 +96,7 @@ struct ModelFlags {
   std::shared_ptr<collective::Engine> ranks;  ///< null for a single rank
   std::shared_ptr<vulkan::Device> opened;     ///< the device that initGpuCollectives opened, or null
   std::string openedAs;                       ///< the value of --device for it
+  std::shared_ptr<const Weights> given;       ///< what `weights` names, if it is open already
   std::vector<std::string> plugins;           ///< shared objects whose passes `pipeline` may name
 
   /// Whether this is the rank that prints and writes for all.
@@ -158,6 +159,9 @@ struct OpenModel {
 /// `entries`, unless the module is to be written.
 Result<OpenModel> openModel(const ModelFlags& flags, std::unique_ptr<Module> module,
                             const std::vector<std::string>& entries);
+
+/// What --weights names: `given`, or opened here.
+Result<std::shared_ptr<const Weights>> givenWeights(const ModelFlags& flags);
 
 /// Writes the states that the model uses, from a checkpoint or a file, and sets the step of a checkpoint: functions then
 /// compute what they would during training.

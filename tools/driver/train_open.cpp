@@ -305,13 +305,8 @@ Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags) {
 
 /// The vocabulary of the parameters with which a new run starts: their tokens keep their meaning. None if the data is no
 /// text, or if the file has no vocabulary.
-static Result<std::optional<std::string>> startingVocabulary(const ModelFlags& model, const TrainFlags& flags,
-                                                             const DataFlags& data) {
-  const std::string& from = flags.initFrom.empty() ? model.weights : flags.initFrom;
-  if (from.empty() || !isText(data.train)) return std::optional<std::string>();
-  TG_TRY(const ResolvedWeights found, resolveWeights(from));
-  TG_TRY(Weights weights, openWeights(found));
-  return std::move(weights.vocabulary);
+static std::optional<std::string> startingVocabulary(const ModelFlags& model, const DataFlags& data) {
+  return model.given && isText(data.train) ? model.given->vocabulary : std::nullopt;
 }
 
 /// Opens the data of both functions.
@@ -321,7 +316,7 @@ static Result<void> takeData(const ModelFlags& model, const TrainFlags& flags, c
   if (!data.val.empty() || flags.valFraction > 0) TG_CHECK(ensureEval(module, out.notes));
   std::optional<std::string> vocabulary = saved.vocabulary;
   if (!out.resumed) {
-    TG_TRY(vocabulary, startingVocabulary(model, flags, data));
+    vocabulary = startingVocabulary(model, data);
   }
   // If no data was given, the only possible error is that it is missing.
   TG_TRY(out.feed, withCode(data.train.empty() ? exitUsage : exitInput,
@@ -341,11 +336,8 @@ static std::vector<std::string> ownStates(const Module& module) {
 }
 
 /// A new run takes the module's own states from where its parameters come from; the optimizer begins anew.
-static Result<void> takeOwnStates(const ModelFlags& model, const std::vector<std::string>& own,
+static Result<void> takeOwnStates(const Weights& weights, const std::vector<std::string>& own,
                                   OpenTraining& out) {
-  if (model.weights.empty() || own.empty()) return {};
-  TG_TRY(const ResolvedWeights found, resolveWeights(model.weights));
-  TG_TRY(const Weights weights, openWeights(found));
   std::vector<Item*> states;
   size_t lacking = 0;
   for (Item* state : out.model.source->all(ItemKind::state)) {
@@ -359,7 +351,7 @@ static Result<void> takeOwnStates(const ModelFlags& model, const std::vector<std
     out.notes.push_back(
         fmt::format("warning: {} lacks {} of the module's states, or has {} with another shape; "
                     "they start at their `init`",
-                    found.file, lacking, lacking == 1 ? "it" : "them"));
+                    weights.file, lacking, lacking == 1 ? "it" : "them"));
   if (states.empty()) return {};
   out.notes.push_back(
       fmt::format("note: {} taken too, the optimizer's begin anew",
@@ -413,10 +405,8 @@ static Result<void> takeStart(ModelFlags& model, const TrainFlags& flags, const 
   const bool first = model.firstRank();
   if (out.resumed) {
     if (first) out.options.runDir = run;
-    model.weights.clear();
     return goOnWith(model, run, share, module, out);
   }
-  if (!flags.initFrom.empty()) model.weights = flags.initFrom;
   if (!first) return {};
   TG_TRY(out.options.runDir, freshRunDir(model, flags));
   return {};
@@ -447,6 +437,11 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   if (out.resumed) TG_CHECK(checkSameModule(out, run, model, saved));
   TG_TRY(model.pipeline, pipelineOf(*module, model));
   if (!out.resumed) TG_CHECK(checkKeepsShapes(*module, model.pipeline));
+  if (!flags.initFrom.empty()) model.weights = flags.initFrom;
+  if (out.resumed) model.weights.clear();
+  if (!model.weights.empty()) {
+    TG_TRY(model.given, givenWeights(model));
+  }
   TG_CHECK(takeData(model, flags, saved, *module, out));
   RankShare share;
   if (out.resumed) {
@@ -473,7 +468,8 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   TG_CHECK(runInParts(flags.microBatch, model, module, out.notes));
   TG_CHECK(takeStart(model, flags, run, share, module, out));
   TG_CHECK(compileTraining(model, flags, std::move(module), out));
-  if (!out.resumed) TG_CHECK(takeOwnStates(model, states, out));
+  if (model.given) TG_CHECK(takeOwnStates(*model.given, states, out));
+  model.given.reset();
   if (flags.sampleEvery) TG_CHECK(openSampler(flags, model.seed, out));
   endAfterUpdate(out);
   const std::vector<std::string> schedules = schedulesOf(*out.model.source);
