@@ -45,7 +45,7 @@ void GlslSurvey::visit(const Op& op) {
   for (const auto& result : op.results)
     if (result->type.isCoopmat())
       for (const MatrixExtent& extent : tg::matrixExtents(result->type)) matrixExtents.insert(extent);
-  unrolls |= op.code == Opcode::k_for && (op.flag("unroll") || op.flag("rolled"));
+  unrolls |= isCoopmatOp(op.code) || (op.code == Opcode::k_for && (op.flag("unroll") || op.flag("rolled")));
   subgroupArithmetic |= op.code == Opcode::k_subgroup_reduce;
   subgroupShuffle |= op.code == Opcode::k_subgroup_shuffle || op.code == Opcode::k_coopmat_row_reduce;
   subgroupBallot |= op.code == Opcode::k_subgroup_ballot || op.code == Opcode::k_coopmat_any_above;

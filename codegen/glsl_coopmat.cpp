@@ -99,7 +99,7 @@ void GlslPrinter::matrixEach(const Op& op, const std::string& element) {
   const std::string& name = names_.of(op.result());
   const Type& type = op.result()->type;
   main_.add("{} {};", glslVariable(type), name);
-  main_.add("for (int e = 0; e < {}; ++e) {}[e] = {};", matrixCount(type, name), name, element);
+  main_.add("[[unroll]] for (int e = 0; e < {}; ++e) {}[e] = {};", matrixCount(type, name), name, element);
 }
 
 /// The arithmetic on matrices of one shape that starts with an op and has no other op in between; empty if there is none.
@@ -135,7 +135,7 @@ void GlslPrinter::matrixElements(const std::vector<const Op*>& run) {
     main_.add("{} {};", glslVariable(op->result()->type), *matrix);
   }
   if (!matrix) return;  // nothing reads them
-  main_.add("for (int e = 0; e < {}; ++e) {{", matrixCount(run[0]->result()->type, *matrix));
+  main_.add("[[unroll]] for (int e = 0; e < {}; ++e) {{", matrixCount(run[0]->result()->type, *matrix));
   ++main_.depth;
   for (const Op* op : run) {
     main_.op = op;
@@ -185,7 +185,7 @@ void GlslPrinter::matrixRowReduce(const Op& op) {
     return kind == "max" ? fmt::format("max({}, {})", a, b) : fmt::format("{} + {}", a, b);
   };
   main_.add("{} {};", glslVariable(op.result()->type), name);
-  main_.add("for (int e = 0; e < 8; e += 4) {{");
+  main_.add("[[unroll]] for (int e = 0; e < 8; e += 4) {{");
   ++main_.depth;
   std::string own;
   for (int i = 0; i < op.numOperands(); ++i) {
@@ -213,7 +213,7 @@ void GlslPrinter::matrixAnyAbove(const Op& op) {
     return out;
   };
   main_.add("float {} = {};", most, largest("[0]"));
-  main_.add("for (int e = 1; e < {1}; ++e) {0} = max({0}, {2});", most,
+  main_.add("[[unroll]] for (int e = 1; e < {1}; ++e) {0} = max({0}, {2});", most,
             matrixCount(op.in(1)->type, names_.of(op.in(1))), largest("[e]"));
   const std::string above =
       fmt::format("{} > {}", most, operandText(op.operands[0], Type::scalar(DType::f32)));
@@ -223,10 +223,10 @@ void GlslPrinter::matrixAnyAbove(const Op& op) {
 void GlslPrinter::matrixConvert(const Op& op) {
   const DType to = op.result()->type.dtype;
   std::string element = names_.of(op.in(0)) + "[e]";
-  // A device's conversion to bf16 may truncate, as NVIDIA's does, so the value is rounded before.
+  // A device's conversion to bf16 may round or, as NVIDIA's does, truncate: the value is a bf16 before it.
   if (to == DType::bf16)
     element = fmt::format(
-        "{}({})", helpers_.need(op.flag("bounded") ? "Bf16Near112" : "Bf16Near", Type::scalar(DType::f32)),
+        "{}({})", helpers_.need(op.flag("truncate") ? "Bf16Cut" : "Bf16Near", Type::scalar(DType::f32)),
         element);
   matrixEach(op, fmt::format("{}({})", isNarrow(to) ? "float16_t" : "float", element));
 }

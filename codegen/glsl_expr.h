@@ -25,7 +25,7 @@ class GlslHelpers {
   /// "SubgroupMax", which give NaN for a NaN; "Div", "Mod", "Pow", "ToInt" and "ToUint", which are defined for all
   /// operands; "MulHi", "MulSat"; "Log" and "Log2", which handle subnormal numbers; "ZeroTimes", "ZeroOver" and
   /// "OverZero", which are 0·x, 0/x and x/0; "HalfBits" and "Bf16Bits", which round to a type's bits, and
-  /// "HalfValue" and "Bf16Value", which turn bits in a u32 into the value; "Bf16Near" and "Bf16Near112", which
+  /// "HalfValue" and "Bf16Value", which turn bits in a u32 into the value; "Bf16Near" and "Bf16Cut", which
   /// round to bf16 in f32; "ExactTerm" and "ExactRound".
   std::string need(const std::string& kind, const Type& type);
   /// The text of the functions needed so far, sorted by name, each after those that it calls.

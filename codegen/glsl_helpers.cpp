@@ -122,12 +122,9 @@ constexpr const char* kBf16Near = R"(float tgBf16Near(float x) {
 }
 )";
 
-/// The same for |x| below 2^112, in two instructions. 65536x has bits from 2^(e-7) on, so subtracting it from x
-/// rounds x there, to the nearest and at a tie to the even one, and adding it again is exact. If |x - 65536x| is
-/// below 2^(e+16), x is so near to 2^e that it is rounded to 2^e with more bits as well.
-constexpr const char* kBf16Near112 = R"(float tgBf16Near112(float x) {
-  precise float rounded = fma(x, -65536.0, x);
-  return fma(x, 65536.0, rounded);
+/// Drops the digits that a bf16 lacks. NaN that an operation gives stays NaN.
+constexpr const char* kBf16Cut = R"(float tgBf16Cut(float x) {
+  return uintBitsToFloat(floatBitsToUint(x) & 0xffff0000u);
 }
 )";
 
@@ -297,8 +294,8 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
     text = vector ? eachLane("tgBf16Bits", type, Type::scalar(DType::u32, type.lanes)) : kBf16Bits;
   } else if (kind == "Bf16Near") {
     text = kBf16Near;
-  } else if (kind == "Bf16Near112") {
-    text = kBf16Near112;
+  } else if (kind == "Bf16Cut") {
+    text = kBf16Cut;
   } else if (kind == "Pow") {
     text = kPow;
   } else if (kind == "ToInt") {

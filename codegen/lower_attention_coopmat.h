@@ -32,7 +32,7 @@ class CoopmatAttention final : public AttentionWalk {
   void stage(int operand, const Index& row, const Index& column, std::span<const KV> vector) override;
   KV zero() override { return kernel_.coopmatSplat(0, matrix(MatrixUse::acc)); }
   /// Where `shift` starts. With a bias, from minus a maximum below all scores.
-  KV lowest() override { return r_.bias ? kernel_.coopmatSplat(kNoScore, matrix(MatrixUse::acc)) : zero(); }
+  KV lowest() override { return kernel_.coopmatSplat(r_.bias ? kNoScore : d_.lift, matrix(MatrixUse::acc)); }
   size_t partsOf(const AttentionRegion::Sum& sum) const override {
     return static_cast<size_t>(d_.down * f_.part(r_.width(sum)) / kSide);
   }
@@ -61,8 +61,11 @@ class CoopmatAttention final : public AttentionWalk {
     KV high, low;
   };
 
-  /// Weights, or their gradients, as an operand A. `bounded`: whatever reaches 2^112 has overflowed already.
-  KV converted(const KV& x) { return kernel_.coopmatConvert(x, matrix(MatrixUse::a), true); }
+  /// Weights, or their gradients, as an operand A.
+  KV converted(const KV& x) { return kernel_.coopmatConvert(x, matrix(MatrixUse::a), d_.lift != 0); }
+  KV lifted(const KV& x, double times) {
+    return d_.lift == 0 ? x : kernel_.add(x, KernelBuilder::f32(times * d_.lift));
+  }
   KV scaleOf(int operand);
   KV unscaleOf(int operand);
   Factor halved(const KV& given, bool isP);

@@ -81,13 +81,10 @@ static std::vector<CoopmatAttentionSchedule> candidates(const Op& attention) {
   // For f32x3 own rows take twice the registers. Two workgroups of 64 share a processor; one of 128 took 8 % more
   // time.
   if (isSplit(attention)) return {S{{64, 32}, 16}, S{{32, 32}, 16}};
-  // Measured with 192 and 256 columns and 8192 rows on an H100: steps of 32 rows take less time than of 16 in both
-  // gradients (by 2 to 20 %) and forward with 192 (by 21 %), with 256 by 8 % more (238 registers for 207).
-  if (widest(attention) > mostColumns(attention, 1)) {
-    const bool narrowSteps = attention.code == Opcode::attention && widest(attention) > 224;
-    const S wide{{64, 32}, 16, 2}, narrow{{64, 16}, 16, 2}, few{{32, 16}, 16, 2};
-    return narrowSteps ? std::vector<S>{narrow, wide, few} : std::vector<S>{wide, narrow, few};
-  }
+  // Steps of 32 rows take less time than of 16: forward with 192 and 256 columns and 4096 rows on an H200 by 10 and 12 %,
+  // in the gradients with 8192 rows on an H100 by 2 to 20 %.
+  if (widest(attention) > mostColumns(attention, 1))
+    return {S{{64, 32}, 16, 2}, S{{64, 16}, 16, 2}, S{{32, 16}, 16, 2}};
   // With a keep, 64 own rows by 32 take the least time, as more workgroups share a processor: 372 us for the three kernels of
   // 192 heads of 512 x 64 on an H100, 404 by 128 x 64, 515 by 128 x 32 with subgroups of 32 rows; of 48 heads of 2048 x 64
   // 1.22, 1.33 and 1.77 ms. With a bias alone that holds for the gradient of queries: 88 us for 110.
@@ -99,12 +96,12 @@ static std::vector<CoopmatAttentionSchedule> candidates(const Op& attention) {
   // an H200. With wider heads they hold more sums than there are registers.
   constexpr int64_t kTwoRows = 64;
   if (widest(attention) <= kTwoRows) out.insert(out.begin(), S{{128, 32}, 32});
-  // The gradient of keys and values takes steps of 64 for long contexts: at heads of 64 on an H100, 1 % more time
-  // with 1024 rows, 2 % less with 4096 and 8 % less with 32768.
+  // The gradients take steps of 64 for long contexts. At heads of 64 that of keys and values takes 1 % more time with
+  // 1024 rows, 2 % less with 4096 and 8 % less with 32768 on an H100, that of queries 7 % more, 5 % less and 6 % less with
+  // 8192 on an H200. At heads of 32 both take 5 % less with 4096.
   constexpr int64_t kLong = 4096;
   const Shape& q = as::attention(attention).q()->type.shape;
-  if (widest(attention) == kTwoRows && attention.code == Opcode::attention_grad_kv &&
-      q[q.rank() - 2] >= kLong)
+  if (widest(attention) <= kTwoRows && attention.code != Opcode::attention && q[q.rank() - 2] >= kLong)
     out.insert(out.begin(), S{{128, 64}, 32});
   return out;
 }

@@ -243,7 +243,7 @@ void AttentionWalk::gradientStep(std::span<KV> sums, bool masked) {
       if (r_.bias) {
         const double least = kLeastLse * (d_.powersOfTwo ? std::numbers::log2e : 1);
         const KV hidden = kernel_.op(Opcode::k_lt, {lse, KernelBuilder::f32(least)}, DType::i1);
-        const KV most = kernel_.select(hidden, KernelBuilder::f32(-1e30), KernelBuilder::f32(0));
+        const KV most = kernel_.select(hidden, KernelBuilder::f32(-1e30), KernelBuilder::f32(d_.lift));
         exponent = f32(Opcode::k_min, exponent, most);
       }
       KV each = power(exponent);

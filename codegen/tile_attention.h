@@ -101,6 +101,7 @@ class AttentionWalk {
     int64_t atOnce;            ///< columns of parts that are multiplied at a time; divides `weighed`
     int64_t vector = 0;        ///< elements of a staged vector; 0 if rows are not staged
     bool powersOfTwo = false;  ///< p is 2^(s·scale·log₂e - m); else scores come scaled, p is e^(s - m)
+    double lift = 0;           ///< added to exponents of 2, because weights are truncated after that
     bool rolled = false;       ///< loops over blocks are not unrolled
     size_t values = 1;         ///< values that hold a staged vector between load and store
   };

@@ -138,9 +138,8 @@ class KernelBuilder {
   KV coopmatRowReduce(std::span<const KV> xs, std::string_view kind);
   /// Whether any element of the matrices is above a limit.
   KV coopmatAnyAbove(const KV& limit, std::span<const KV> xs);
-  /// An accumulator as an operand A, or an operand A as an accumulator; `bounded` promises that every |element| is
-  /// below 2^112.
-  KV coopmatConvert(const KV& x, Type type, bool bounded = false);
+  /// An accumulator as an operand A, or an operand A as an accumulator; `truncate`: towards zero, for bf16.
+  KV coopmatConvert(const KV& x, Type type, bool truncate = false);
   void coopmatStore(const KV& value, Value* buffer, const std::vector<KV>& index);
 
   using LoopBody = std::function<std::vector<KV>(const KV& index, const std::vector<KV>& carried)>;

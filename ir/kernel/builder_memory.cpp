@@ -177,8 +177,8 @@ KV KernelBuilder::coopmatAnyAbove(const KV& limit, std::span<const KV> xs) {
                 depth());
 }
 
-KV KernelBuilder::coopmatConvert(const KV& x, Type type, bool bounded) {
-  return result(place(depth(), Opcode::k_coopmat_convert, {operand(x)}, {type}, flagOf("bounded", bounded)),
+KV KernelBuilder::coopmatConvert(const KV& x, Type type, bool truncate) {
+  return result(place(depth(), Opcode::k_coopmat_convert, {operand(x)}, {type}, flagOf("truncate", truncate)),
                 depth());
 }
 

@@ -163,6 +163,8 @@ Result<Types> coopmatConvert(const Op& op) {
   if ((isAccumulator(from) ? !isOperandA(type) : !isAccumulator(type)) || type.shape != from.shape)
     return violation(op, "c3", "{} is not an {} of the extents of {}", type.str(),
                      isAccumulator(from) ? "operand A of f16 or bf16" : "accumulator of f32", from.str());
+  if (op.flag("truncate") && type.dtype != DType::bf16)
+    return violation(op, "c4", "{} is rounded, not truncated", type.str());
   return Types{type};
 }
 

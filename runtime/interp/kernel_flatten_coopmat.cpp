@@ -123,6 +123,11 @@ void Flattener::matrixLoad(const Op& op) {
 }
 
 void Flattener::matrixConvert(const Op& op) {
+  if (op.flag("truncate")) {  // the upper half of an f32's bits is a bf16
+    for (uint32_t slot = 0; slot < matrixRegisters(op.result()->type, subgroupSize_); ++slot)
+      emit({Code::k_and_u, base(op.result()) + slot, base(op.in(0)) + slot, constant(0xffff0000)});
+    return;
+  }
   switch (op.result()->type.dtype) {
   case DType::f16: return lanes(op, laneCode(KernelOp::k_round_f16, DType::f32));
   case DType::bf16: return lanes(op, laneCode(KernelOp::k_round_bf16, DType::f32));

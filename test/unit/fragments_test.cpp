@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -63,19 +64,20 @@ constexpr const char* kFragmentKernel = R"(
     tgk.coopmat_store %moved, %z[0, 0]
     %sum = tgk.coopmat_row_reduce %m, %minus, %m : coopmat<f32, 16x16, acc>
     %more = tgk.fma %across, %first, %sum : coopmat<f32, 16x16, acc>
-    %mc = tgk.coopmat_convert %more {bounded = BOUNDED} : coopmat<REAL, 16x16, A>
+    %mc = tgk.coopmat_convert %more : coopmat<REAL, 16x16, A>
     %n = tgk.coopmat_mma %mc, %mb, %zero : coopmat<f32, 16x16, acc>
     tgk.coopmat_store %n, %w[0, 0]
   })";
 
 class Fragments : public ::testing::TestWithParam<DType> {
  protected:
-  std::unique_ptr<Module> module(std::string text = kFragmentKernel, bool bounded = false) const {
+  void moves(bool truncate);
+  std::unique_ptr<Module> module(std::string text = kFragmentKernel, bool truncate = false) const {
     auto put = [&](std::string_view mark, std::string_view by) {
       for (size_t at; (at = text.find(mark)) != std::string::npos;) text.replace(at, mark.size(), by);
     };
     put("REAL", name(GetParam()));
-    put("BOUNDED", bounded ? "true" : "false");
+    put("TRUNCATE", truncate ? "true" : "false");
     return kernels(text);
   }
 };
@@ -125,12 +127,17 @@ constexpr const char* kMovingKernel = R"(
     %columns = tgk.coopmat_repeat %v[4] {columns = true} : coopmat<f32, 16x16, acc>
     %s = tgk.fma %m, %n, %columns : coopmat<f32, 16x16, acc>
     tgk.coopmat_store %s, %z[0, 0]
-    %c = tgk.coopmat_convert %s : coopmat<REAL, 16x16, A>
+    %c = tgk.coopmat_convert %s {truncate = TRUNCATE} : coopmat<REAL, 16x16, A>
     tgk.coopmat_store %c, %w[0, 0]
   })";
 
 TEST_P(Fragments, MoveBetweenInputsAndResults) {
-  auto kernel = module(kMovingKernel);
+  for (const bool truncate : {false, true}) moves(truncate);
+}
+
+void Fragments::moves(bool truncate) {
+  if (truncate && GetParam() != DType::bf16) return;  // only a bf16 is a part of an f32's bits
+  auto kernel = module(kMovingKernel, truncate);
   ASSERT_TRUE(kernel);
   std::vector<uint16_t> x;
   for (const double each : drawn({16, 16}, 5).data) x.push_back(narrowBits(GetParam(), each));
@@ -148,11 +155,15 @@ TEST_P(Fragments, MoveBetweenInputsAndResults) {
     const std::vector<uint16_t> w = valuesOf<uint16_t>(copy[4]);
     for (size_t i = 0; i < 256; ++i) {
       EXPECT_NEAR(z[i], narrowValue(GetParam(), x[i]) * y[i] + v[4 + i % 16], 1e-6) << i;
-      EXPECT_EQ(w[i], narrowBits(GetParam(), z[i])) << i;
+      EXPECT_EQ(w[i], truncate ? std::bit_cast<uint32_t>(z[i]) >> 16 : narrowBits(GetParam(), z[i])) << i;
     }
   }
   auto glsl = printGlsl(verified(*kernel), withFragments());
   ASSERT_TRUE(glsl) << glsl.error().str();
+  // A device may round or truncate where it converts to bf16.
+  const bool isBf16 = GetParam() == DType::bf16;
+  EXPECT_EQ(glsl->text.find("float16_t(tgBf16Near(") != std::string::npos, isBf16 && !truncate) << glsl->text;
+  EXPECT_EQ(glsl->text.find("float16_t(tgBf16Cut(") != std::string::npos, truncate) << glsl->text;
   auto words = compileGlsl(*glsl, "k");
   EXPECT_TRUE(words) << words.error().str();
 }
@@ -166,15 +177,13 @@ TEST_P(Fragments, CompileWhereThePlacesAreKnownAlone) {
     target.matrices = form;
     auto glsl = printGlsl(verified(*kernel), target);
     ASSERT_TRUE(glsl) << glsl.error().str();
-    // A device may cut off where it converts to bf16.
-    EXPECT_EQ(glsl->text.find("float16_t(tgBf16Near(") != std::string::npos, GetParam() == DType::bf16)
-        << glsl->text;
-    auto bounded = module(kFragmentKernel, true);
-    ASSERT_TRUE(bounded);
-    auto shorter = printGlsl(verified(*bounded), target);
-    ASSERT_TRUE(shorter) << shorter.error().str();
-    EXPECT_EQ(shorter->text.find("float16_t(tgBf16Near112(") != std::string::npos, GetParam() == DType::bf16)
-        << shorter->text;
+    // A loop that the driver does not unroll puts the matrix in memory.
+    const std::string loop = "for (int e", unrolled = "[[unroll]] ";
+    size_t loops = 0;
+    for (size_t at = glsl->text.find(loop); at != std::string::npos;
+         at = glsl->text.find(loop, at + 1), ++loops)
+      EXPECT_EQ(glsl->text.substr(at - unrolled.size(), unrolled.size()), unrolled) << glsl->text;
+    EXPECT_GT(loops, 0u);
     auto words = compileGlsl(*glsl, "k");
     EXPECT_TRUE(words) << words.error().str();
   }

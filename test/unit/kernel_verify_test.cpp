@@ -127,6 +127,7 @@ std::vector<Refusal> matrixRefusals() {
       {"k_coopmat_convert.c3", factors + "%r = tgk.coopmat_convert %ma : " + a},
       {"k_coopmat_convert.c2", zero + "tgk.if %b {\n%r = tgk.coopmat_convert %mz : " + a + "\n}"},
       {"k_coopmat_convert.c3", zero + "%r = tgk.coopmat_convert %mz : coopmat<f16, 16x16, B>"},
+      {"k_coopmat_convert.c4", zero + "%r = tgk.coopmat_convert %mz {truncate = true} : " + a},
       {"k_coopmat_store.c1", zero + "tgk.coopmat_store %mz, %h0[0]"},
       {"k_coopmat_store.c2", zero + halves + "tgk.coopmat_store %mz, %mh[0, 0]"},
       {"k_coopmat_store.c2",
