@@ -57,7 +57,7 @@ Result<Shape> windowShape(int64_t count, int64_t needed, int64_t batch, int64_t 
     return fail("expected windows of 1 token and more, got {} of {} tokens", batch, length);
   if (count < needed)
     return fail("expected a text of at least {} tokens for windows of {} and their targets, got {}", needed,
-                length, count);
+                length, std::max<int64_t>(count, 0));
   return checkedShape(std::array{batch, length});
 }
 

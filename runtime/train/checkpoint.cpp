@@ -21,15 +21,8 @@ std::map<std::string, std::string> paramsMetadata(const TrainState& state) {
   return {{"tensorgrad.vocabulary", *state.vocabulary}};
 }
 
-namespace {
+static constexpr std::string_view kStepPrefix = "step_";
 
-namespace fs = std::filesystem;
-
-constexpr std::string_view kStepPrefix = "step_";
-
-std::string folderName(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
-
-/// The step in a folder's name.
 std::optional<int64_t> stepOf(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return {};
   name.remove_prefix(kStepPrefix.size());
@@ -38,6 +31,12 @@ std::optional<int64_t> stepOf(std::string_view name) {
   const bool whole = error == std::errc() && at == name.data() + name.size();
   return whole && !name.empty() && name[0] != '-' ? std::optional(step) : std::nullopt;
 }
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string folderName(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
 
 std::string fileIn(const std::string& folder, std::string_view name) {
   return fmt::format("{}/{}", folder, name);

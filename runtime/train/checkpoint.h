@@ -86,6 +86,9 @@ std::map<std::string, std::string> paramsMetadata(const TrainState& state);
 /// changed or unknown; "" for a good one. Reads every byte.
 std::string checkpointDamage(const std::string& path);
 
+/// The step in the name of a checkpoint's folder, step_N; none for another name, such as step_N.superseded.
+std::optional<int64_t> stepOf(std::string_view name);
+
 /// All checkpoints of a run, newest first, each verified against its COMPLETE. Temporary folders of killed processes do
 /// not count. A run without checkpoints has no ckpt folder. A path without a run is an error.
 Result<std::vector<CheckpointEntry>> listCheckpoints(const std::string& runDir);

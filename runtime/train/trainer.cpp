@@ -65,6 +65,8 @@ Result<void> Trainer::countSteps() {
   return options_.ranks ? check("the state's step", state_.step, grain_, updates) : Result<void>();
 }
 
+static std::string kindText(ItemKind kind) { return kind == ItemKind::param ? "parameter " : "state "; }
+
 /// Collects what the checks of steps need, before the first step.
 Result<void> Trainer::prepare() {
   const auto module = session_.module();
@@ -79,8 +81,9 @@ Result<void> Trainer::prepare() {
     TG_CHECK(eachPieceOf(source,
                          [&](size_t tensor, int64_t first, std::span<const std::byte> piece) -> Result<void> {
                            const auto& [name, type] = source.tensors[tensor];
-                           if (!given_.contains(name) && !notFiniteIn(name, type, first, piece).empty())
-                             given_.insert(name);
+                           if (given_.contains(name)) return {};
+                           std::string found = notFiniteIn(name, type, first, piece);
+                           if (!found.empty()) given_[name] = kindText(kind) + found;
                            return {};
                          }));
   }
@@ -105,7 +108,7 @@ TensorSource Trainer::watched(ItemKind kind, TensorSource source, Watch& watch) 
     const bool free = given_.contains(name) || (kind == ItemKind::state && scalesLoss_);
     const std::string wrong = free ? "" : notFiniteIn(name, type, first, piece);
     if (wrong.empty()) return {};
-    watch.found = (kind == ItemKind::param ? "parameter " : "state ") + wrong;
+    watch.found = kindText(kind) + wrong;
     return fail(watch.found);
   };
   return out;
@@ -226,6 +229,7 @@ void Trainer::endAtFault(std::string fault, int64_t step) {
   summary_.fault = std::move(fault);
   const std::string data = notFiniteInput(step);
   if (!data.empty()) summary_.faultNotes.push_back("input " + data);
+  for (const auto& [name, found] : given_) summary_.faultNotes.push_back(found + " before the first step");
 }
 
 /// Names a tensor that the step has spoiled, for a note. A step begun after it may have spoiled others.

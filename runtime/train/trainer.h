@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <deque>
 #include <future>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -206,13 +206,13 @@ class Trainer {
   /// With OnNan::skip: the current update has batches of an earlier part of the run.
   bool resumedInside_ = false;
   Snapshot good_;  ///< with OnNan::skip: params and states after the last good step
-  std::set<std::string>
-      given_;                ///< params and states that were not finite before the first step, such as masks
-  bool together_ = false;    ///< states are sharded: all ranks save together
-  bool saveAsked_ = false;   ///< by this rank, for all ranks to save together
-  bool scalesLoss_ = false;  ///< the module leaves out updates by gradients that are not finite
-  int64_t grain_ = 1;        ///< after multiples of these steps the run may end, evaluate and save
-  int64_t begun_ = 0;        ///< the newest step begun; the state has the newest step reported
+  /// Params and states that were not finite before the first step, such as masks; with a description of an element.
+  std::map<std::string, std::string> given_;
+  bool together_ = false;         ///< states are sharded: all ranks save together
+  bool saveAsked_ = false;        ///< by this rank, for all ranks to save together
+  bool scalesLoss_ = false;       ///< the module leaves out updates by gradients that are not finite
+  int64_t grain_ = 1;             ///< after multiples of these steps the run may end, evaluate and save
+  int64_t begun_ = 0;             ///< the newest step begun; the state has the newest step reported
   double began_ = 0, saved_ = 0;  ///< seconds of the steady clock
   double before_ = 0;             ///< seconds of the run's earlier parts
   int64_t savedStep_ = -1;

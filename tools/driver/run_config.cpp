@@ -316,7 +316,9 @@ std::string configText(const CLI::App& app, const std::string& model) {
   std::string text;
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_single_name();
-    if (!option->get_configurable() || option->empty() || name == "run-dir") continue;
+    // The run is where this is written, and the module is emitted once, when the run starts.
+    if (!option->get_configurable() || option->empty() || name == "run-dir" || name == "emit-module")
+      continue;
     std::string values = listText(
         option->results(), [&](const std::string& value) { return valueText(fromAnyFolder(name, value)); });
     if (name == "FILE" && option->results().front() == "-") values = quoted(model);

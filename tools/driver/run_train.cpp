@@ -151,8 +151,9 @@ struct Train : Verb {
     TG_CHECK(training.feed->batch(training.state.step / training.options.stride + 1));
     tellNotes(training);
     console->header(model);
-    fmt::print("dry run: {} would follow; nothing was written\n",
-               countText(std::max<int64_t>(0, training.options.steps - training.state.step), "step"));
+    fmt::print("dry run: {} would follow; nothing was written{}\n",
+               countText(std::max<int64_t>(0, training.options.steps - training.state.step), "step"),
+               model.emitModule.empty() ? "" : " but " + model.emitModule);
     return exitOk;
   }
 

@@ -129,7 +129,10 @@ Result<void> claim(const ModelFlags& model, const TrainFlags& flags, OpenTrainin
     TG_TRY(RunLock lock, RunLock::take(dir));
     training.lock.emplace(std::move(lock));
   }
-  TG_TRY(const bool anew, startsAnew(dir));
+  auto begun = startsAnew(dir);
+  if (!begun && flags.resume == "auto")
+    return fail("{}: another process has begun this run meanwhile; repeat the command to go on with it", dir);
+  TG_TRY(const bool anew, std::move(begun));
   return anew ? clearRun(training) : Result<void>();
 }
 
@@ -210,7 +213,9 @@ Arguments overRunConfig(const std::string& run, const TypedOptions& typed) {
   Arguments words = {"--config=" + RunDir{run}.config()};
   for (const auto& [name, values] : typed)
     for (const std::string& value : values)
-      words.push_back(name == "FILE" ? value : fmt::format("--{}={}", name, value));
+      if (name != "FILE") words.push_back(fmt::format("--{}={}", name, value));
+  if (const auto file = typed.find("FILE"); file != typed.end())
+    words.insert(words.end(), {"--", file->second.front()});
   return words;
 }
 
@@ -220,6 +225,11 @@ Result<std::string> resumedRun(const TrainFlags& flags) {
   std::string path = any ? flags.runDir : flags.resume;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   TG_TRY(const bool begun, isThere(RunDir{runOf(path)}.config()));
+  if (begun && path != runOf(path) && !stepOf(fs::path(path).filename().native()))
+    return usageError(
+        "--resume={}: this is no checkpoint of the run any more; to go on from it, move it to the "
+        "ckpt folder of a copy of the run and rename it to step_N",
+        path);
   if (begun) return path;
   return any ? Result<std::string>(std::string()) : fail("--resume={}: no run is there", path);
 }

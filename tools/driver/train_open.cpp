@@ -375,6 +375,17 @@ static Result<void> checkLearns(const ModelFlags& model, const OpenTraining& out
   return {};
 }
 
+/// An error if a function that only evaluates or samples changes what training goes on with.
+static Result<void> checkOnlyReads(const Module& source, const std::vector<std::string>& entries) {
+  for (const std::string& name : entries)
+    if (name != kTrain && source.stage < Stage::kernel && hasUpdate(source, name))
+      return fail(
+          "@{0} has a tg.update, so calling it during training would change what training goes on with; "
+          "only @train may update",
+          name);
+  return {};
+}
+
 /// Sets the trainer's options, and its memory limit.
 static Result<void> takeOptions(const ModelFlags& model, const TrainFlags& flags, const RankShare& share,
                                 OpenTraining& out) {
@@ -423,6 +434,7 @@ static Result<void> compileTraining(ModelFlags& model, const TrainFlags& flags,
   auto opened = openModel(model, std::move(module), entries);
   model.smaller = nullptr;
   TG_TRY(out.model, std::move(opened));
+  TG_CHECK(checkOnlyReads(*out.model.source, entries));
   return checkLearns(model, out);
 }
 
