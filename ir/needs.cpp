@@ -115,7 +115,7 @@ KernelNeeds needsOf(const Item& kernel) {
   KernelNeeds needs;
   const auto& group = kernel.workgroup;
   needs[LimitId::invocations] = group[0] * group[1] * group[2];
-  needs[LimitId::workgroupX] = group[0];
+  needs[LimitId::workgroupX] = std::max(group[0], group[1]);
   needs[LimitId::sharedBytes] = sharedBytes(kernel);
   for (const auto& arg : kernel.body.args) ++needs[arg->type.texel ? LimitId::texelViews : LimitId::bindings];
   needs[LimitId::resources] = static_cast<int64_t>(kernel.body.args.size());

@@ -48,8 +48,8 @@ std::optional<int64_t> IndexAnalysis::tripCount(const Op& loop) const {
   // Where the index may wrap around, the loop may start over.
   if (range(to, loop).hi + std::max(by, step.hi) > indexing::kWrap) return {};
   // The limits of types and launches always give some bound; only a bound that holds without them is worth a tape.
-  if (most(true) >= Bounds::kUnknown) return {};
-  return most(false);
+  const int64_t closed = most(false);
+  return closed > 0 && most(true) >= Bounds::kUnknown ? std::nullopt : std::optional(closed);
 }
 
 bool IndexAnalysis::covered(const std::vector<const Op*>& stores, const std::vector<const Op*>& loads,

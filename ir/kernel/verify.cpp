@@ -162,6 +162,8 @@ void KernelVerifier::launch() {
   }
   if (product > kMaxInvocations)
     kernelError("workgroup", "{} invocations, more than {}", product, kMaxInvocations);
+  if (kernel_.workgroup[2] > kMaxAlongZ)
+    kernelError("workgroup", "a local size of {} along z, more than {}", kernel_.workgroup[2], kMaxAlongZ);
   if (auto grid = checkGrid(kernel_); !grid) errors_.append(grid.takeError());
 }
 

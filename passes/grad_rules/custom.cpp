@@ -87,8 +87,7 @@ std::vector<std::string> CustomGradient::reached() const {
   for (size_t i = 0; i < params_.size(); ++i) {
     const Value& arg = *kernel_.body.args[i];
     int result = params_[i].result;
-    if (result >= 0 && c_.resultGrads[static_cast<size_t>(result)] && arg.type.mode != BufMode::tape &&
-        isFloat(arg.type.dtype))
+    if (result >= 0 && c_.resultGrads[static_cast<size_t>(result)] && isFloat(arg.type.dtype))
       out.push_back(arg.name);
   }
   return out;
@@ -125,6 +124,13 @@ Result<Grads> CustomGradient::call(const Item& vjp) {
 /// The gradient by a VJP that kernel-vjp derives.
 Result<Grads> CustomGradient::generated(int64_t checkpoint, const DiagnosticHandler& onRemark) {
   KernelVjpRequest request{wanted(), reached(), kernel_.name + ".vjp", checkpoint};
+  for (const std::string& name : request.of)
+    if (kernel_.body.args[static_cast<size_t>(indexOf(name))]->type.mode == BufMode::tape)
+      return failAt(
+          c_.op.loc,
+          "append-grad [append-grad.c10]: the loss depends on %{0} of @{1}, a tape, which is scratch "
+          "without a gradient; make it a result: %{0}: buf<…, out>",
+          name, kernel_.name);
   if (request.wrt.empty() || request.of.empty()) return Grads(c_.op.operands.size());
   Module& module = *c_.builder.module();
   TG_TRY(KernelVjp vjp, differentiateKernel(module, kernel_, request));

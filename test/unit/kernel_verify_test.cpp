@@ -322,6 +322,10 @@ TEST(KernelVerify, LaunchAndParameters) {
     return checked ? std::string("accepted") : checked.error().message();
   };
   EXPECT_EQ(message("(%x: buf<4xf32, in>) workgroup(8, 8, 16) grid(65536, 2, 1)"), "accepted");
+  EXPECT_EQ(message("(%x: buf<4xf32, in>) workgroup(4, 4, 64) grid(1)"), "accepted");
+  EXPECT_NE(message("(%x: buf<4xf32, in>) workgroup(1, 1, 65) grid(1)")
+                .find("[kernel.workgroup]: a local size of 65 along z, more than 64"),
+            std::string::npos);
   EXPECT_NE(message("(%x: buf<4xf32, in>) workgroup(0) grid(1)").find("[kernel.workgroup]"),
             std::string::npos);
   EXPECT_NE(message("(%x: buf<4xf32, in>) workgroup(64, 64) grid(1)").find("4096 invocations"),
