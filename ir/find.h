@@ -13,6 +13,13 @@ auto* valueIn(Map& map, const Key& key) {
   return at == map.end() ? nullptr : &at->second;
 }
 
+/// The second part of the first pair of a list that begins with `first`, or null.
+template <class List, class First>
+auto* secondOf(List& list, const First& first) {
+  const auto at = std::ranges::find_if(list, [&](const auto& pair) { return pair.first == first; });
+  return at == list.end() ? nullptr : &at->second;
+}
+
 /// Whether a list has an element.
 template <class List, class Element>
 bool contains(const List& list, const Element& element) {

@@ -10,6 +10,15 @@
 
 namespace tg {
 
+Descriptor Descriptor::ofFolder(const std::string& path) {
+  return Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+bool Descriptor::close() {
+  const int value = std::exchange(value_, -1);
+  return value < 0 || ::close(value) == 0;
+}
+
 static Error cannot(const char* what, const std::string& name) {
   return fail("cannot {} {}: {}", what, name, std::strerror(errno));
 }
@@ -34,11 +43,9 @@ Result<std::string> readText(int file, const std::string& name) {
 Result<std::string> readTextFile(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return fail("{} is a directory", path);
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return cannot("open", path);
-  auto text = readText(file, path);
-  ::close(file);
-  return text;
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return cannot("open", path);
+  return readText(file.get(), path);
 }
 
 bool writeAll(int file, std::string_view text) {

@@ -4,10 +4,33 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "ir/result.h"
 
 namespace tg {
+
+/// A file descriptor, closed by the destructor. -1 is none.
+class Descriptor {
+ public:
+  explicit Descriptor(int value = -1) : value_(value) {}
+  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  ~Descriptor() { close(); }
+  /// Opens a folder, to lock or to sync it.
+  static Descriptor ofFolder(const std::string& path);
+
+  explicit operator bool() const { return value_ >= 0; }
+  int get() const { return value_; }
+  /// False, with errno, if that fails: some network file systems report a full disk only here.
+  bool close();
+
+ private:
+  int value_;
+};
 
 /// The content of a file. An error if it does not exist, cannot be read, is a folder, or contains a zero byte.
 Result<std::string> readTextFile(const std::string& path);

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/collective/nccl_library.h"
 #include "runtime/nccl_collective.h"
 
 namespace tg {
@@ -39,8 +40,8 @@ class NcclInitializer {
     options_.shared = true;
   }
 
-  Result<NcclInit> run(const collective::NcclNames& names) {
-    auto found = findGpu(names);
+  Result<NcclInit> run() {
+    auto found = findGpu();
     const std::string own =
         found ? kOk + info_.uuid + hostName() : (nvidia_ ? kFailed : kNotNvidia) + found.error().message();
     TG_TRY(std::vector<std::string> all, exchangeStatus(own));
@@ -91,15 +92,15 @@ class NcclInitializer {
   }
 
   /// Loads the libraries and opens the GPU.
-  Result<void> findGpu(const collective::NcclNames& names) {
+  Result<void> findGpu() {
     if (options_.select == "interp") return fail("the interpreter runs on no GPU");
-    TG_TRY(library_, NcclLibrary::open(names));
+    TG_TRY(library_, NcclLibrary::open());
     TG_TRY(const std::vector<vulkan::DeviceInfo> devices, vulkan::listDevices());
     TG_TRY(const vulkan::Selection selection, vulkan::selectDevice(devices, options_.select));
     info_ = devices[static_cast<size_t>(selection.index)];
     nvidia_ = info_.driver.starts_with("NVIDIA");
     if (!nvidia_) return fail("{} is not a GPU of NVIDIA's driver", info_.name);
-    TG_CHECK(library_->openNccl(names));
+    TG_CHECK(library_->openNccl());
     if (!info_.shares) return fail("{} shares no memory with CUDA", info_.name);
     TG_TRY(gpu_, CudaGpu::open(library_, info_.uuid));
     return {};
@@ -163,9 +164,8 @@ class NcclInitializer {
 
 }  // namespace
 
-Result<NcclInit> initNccl(const std::shared_ptr<Engine>& host, vulkan::DeviceOptions device,
-                          const collective::NcclNames& names) {
-  return NcclInitializer(host, std::move(device)).run(names);
+Result<NcclInit> initNccl(const std::shared_ptr<Engine>& host, vulkan::DeviceOptions device) {
+  return NcclInitializer(host, std::move(device)).run();
 }
 
 }  // namespace tg

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "runtime/collective/engine.h"
-#include "runtime/collective/nccl_library.h"
 #include "runtime/vulkan/device.h"
 
 namespace tg {
@@ -21,7 +20,6 @@ struct NcclInit {
 
 /// All ranks of `host` call this together, each with the device that it will use. Runs one all-reduce as a test.
 /// Errors: a rank was lost, or the test hangs.
-Result<NcclInit> initNccl(const std::shared_ptr<collective::Engine>& host, vulkan::DeviceOptions device,
-                          const collective::NcclNames& names = {});
+Result<NcclInit> initNccl(const std::shared_ptr<collective::Engine>& host, vulkan::DeviceOptions device);
 
 }  // namespace tg

@@ -5,15 +5,12 @@
 
 #include <cmath>
 
+#include "ir/find.h"
 #include "ir/text.h"
 
 namespace tg {
 
-const HostArray* named(const NamedArrays& arrays, std::string_view name) {
-  for (const auto& [own, array] : arrays)
-    if (own == name) return &array;
-  return nullptr;
-}
+const HostArray* named(const NamedArrays& arrays, std::string_view name) { return secondOf(arrays, name); }
 
 Result<void> checkDuration(std::string_view name, double seconds) {
   if (std::isfinite(seconds)) return {};

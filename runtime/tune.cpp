@@ -11,6 +11,7 @@
 #include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/builder.h"
+#include "ir/kernel/inline.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/stopwatch.h"
@@ -78,14 +79,6 @@ std::vector<Subject> subjectsOf(const Module& module, const Target& target) {
   return out;
 }
 
-void renameInside(Block& block, NameTable& names) {
-  for (auto& arg : block.args) arg->name = names.unique(arg->name);
-  for (Op* op : block.ops) {
-    for (auto& result : op->results) result->name = names.unique(result->name);
-    for (auto& region : op->regions) renameInside(*region, names);
-  }
-}
-
 /// A function f that computes the region with every schedule in sequence, from states in<i>. Nobody reads the results,
 /// so all results share one place in the arena, and no two kernels overlap. The first schedule runs twice, because the
 /// first run fills the caches.
@@ -112,7 +105,7 @@ std::unique_ptr<Module> moduleOf(const Op& fused, const std::vector<TimedSchedul
     std::unordered_map<const Value*, Value*> map = inputs;
     std::unique_ptr<Op> op = cloneOp(fused, map);
     op->setAttr("schedule", schedule);
-    renameInside(*op->regions[0], builder.names());
+    rename(*op, builder.names());
     builder.append(std::move(op));
   };
   add(schedules[0].schedule);

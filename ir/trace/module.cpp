@@ -8,6 +8,7 @@
 #include "ir/dims.h"
 #include "ir/text.h"
 #include "ir/trace/recorder.h"
+#include "ir/verify.h"
 
 namespace tg::nn {
 
@@ -62,7 +63,7 @@ Module::Module() : node_(std::make_shared<ModuleNode>()) {}
 
 /// An error if `name` cannot be a new member: malformed, taken, or declared while tracing.
 static Result<void> checkMember(const ModuleNode& node, const Key& name) {
-  bool plain = isName(name.text) && name.text.find_first_of(".$") == std::string::npos;
+  bool plain = isSymbolName(name.text) && name.text.find_first_of(".$") == std::string::npos;
   if (!plain)
     return failAt(locOf(name.site), "'{}' is not a valid name of a member: letters, digits and '_'",
                   name.text);

@@ -8,6 +8,7 @@
 
 #include "ir/infer.h"
 #include "ir/trace/recorder.h"
+#include "ir/verify.h"
 
 namespace tg::nn {
 
@@ -150,7 +151,8 @@ Tensor capture(const Key& name, const Arg& x) {
 }
 
 Tensor named(const Key& name, const Arg& x) {
-  if (!isName(name.text)) return Recorder::fail(name.site, "'{}' is not a valid name of a value", name.text);
+  if (!isSymbolName(name.text))
+    return Recorder::fail(name.site, "'{}' is not a valid name of a value", name.text);
   if (Recorder* recorder = Recorder::active()) return recorder->name(name.text, x.tensor());
   return x.tensor();
 }

@@ -53,8 +53,6 @@ Loc locOf(const Site& site) {
   return std::make_shared<const LocNode>(std::move(node));
 }
 
-bool isName(std::string_view name) { return isSymbolName(name); }
-
 Result<Type> tensorType(DType dtype, const Dims& dims, const Loc& loc) {
   if (dims.values().size() > kMaxRank)
     return failAt(loc, "{} extents are over the most, {}", dims.values().size(), kMaxRank);
@@ -305,7 +303,7 @@ Tensor Recorder::read(const ParamNode* param, const Site& at) {
 Tensor Recorder::argument(const Key& name, const Dims& shape, DType dtype, int batch,
                           const std::vector<std::string>& dims) {
   Loc loc = locOf(CallSite::of(name.site));
-  if (!isName(name.text)) return reject(failAt(loc, "'{}' is not a valid name of an input", name.text));
+  if (!isSymbolName(name.text)) return reject(failAt(loc, "'{}' is not a valid name of an input", name.text));
   Result<Type> type = tensorType(dtype, shape, loc);
   if (!type) return reject(type.takeError());
   for (size_t i = 0; i < func_.body.args.size(); ++i) {
@@ -333,7 +331,7 @@ Tensor Recorder::argument(const Key& name, const Dims& shape, DType dtype, int b
 Tensor Recorder::storage(ItemKind kind, const Key& name, const Dims& shape, DType dtype,
                          const std::optional<AttrList>& attrs, const AttrList& fresh) {
   Loc loc = locOf(CallSite::of(name.site));
-  if (!isName(name.text))
+  if (!isSymbolName(name.text))
     return reject(failAt(loc, "'{}' is not a valid name of a {}", name.text, tg::name(kind)));
   Result<Type> type = tensorType(dtype, shape, loc);
   if (!type) return reject(type.takeError());
@@ -378,7 +376,7 @@ Tensor Recorder::capture(const Key& name, const Arg& value) {
   append(loc, {.code = Opcode::capture, .operands = {value}, .attrs = {{"name", Attr::string(name.text)}}},
          0);
   Value* captured = std::get<0>(values).front();
-  if (isName(name.text) && captured->def) given_.try_emplace(captured, name.text);
+  if (isSymbolName(name.text) && captured->def) given_.try_emplace(captured, name.text);
   return value.tensor();
 }
 
@@ -431,7 +429,7 @@ void Recorder::readsFirst() {
 
 void Recorder::nameValues(const std::vector<std::pair<std::string, Tensor>>& results) {
   for (const auto& [result, tensor] : results)
-    if (tensor.value_->def && isName(result)) given_.try_emplace(tensor.value_, result);
+    if (tensor.value_->def && isSymbolName(result)) given_.try_emplace(tensor.value_, result);
   const std::vector<Op*> all = func_.body.ops.all();
   const std::span<Op* const> ops(all);
   NameTable names;

@@ -22,9 +22,6 @@ namespace tg::nn {
 /// A place in a C++ source as a location of the IR.
 Loc locOf(const Site& site);
 
-/// Whether `name` can follow % or @ in the text: letters, digits, '_', '.' and '$'.
-bool isName(std::string_view name);
-
 /// The attributes that declare a parameter: its init, or the values that its init makes.
 Result<AttrList> initAttrs(const ParamOptions& options, const Dims& shape, const Loc& loc);
 

@@ -125,7 +125,7 @@ Result<void> checkBody(const Body& body, const Key& function) {
 Error traceFunction(tg::Module& module, const ModelNames& names, const Key& name,
                     const std::function<Outputs(Recorder&)>& body) {
   Loc loc = locOf(name.site);
-  if (!isName(name.text)) return failAt(loc, "'{}' is not a valid name of a function", name.text);
+  if (!isSymbolName(name.text)) return failAt(loc, "'{}' is not a valid name of a function", name.text);
   if (module.func(name.text))
     return failAt(
         loc,
@@ -142,7 +142,7 @@ Error traceFunction(tg::Module& module, const ModelNames& names, const Key& name
 /// An error if another trace is in progress, or if the module's name cannot be printed.
 Result<void> checkStart(const tg::Module& module, const Site& site) {
   if (Recorder::active()) return failAt(locOf(site), "a trace begins inside another trace");
-  if (isName(module.name)) return {};
+  if (isSymbolName(module.name)) return {};
   return failAt(locOf(site), "'{}' is not a valid name of a module", module.name);
 }
 

@@ -24,28 +24,21 @@ Result<std::shared_ptr<const DataFile>> DataFile::open(const std::string& path) 
     file->size_ = file->held_.size();
     return std::shared_ptr<const DataFile>(std::move(file));
   }
-  const auto failed = [&](const char* doing) {
-    return fail("{}: cannot {}: {}", path, doing, std::strerror(errno));
-  };
-  file->descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file->descriptor_ < 0) return failed("open");
+  file->file_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file->file_) return systemError(path, "open");
   // The size of the open file, as the name may refer to another file by now.
-  if (::fstat(file->descriptor_, &status) != 0) return failed("read");
+  if (::fstat(file->file_.get(), &status) != 0) return systemError(path, "read");
   file->size_ = static_cast<size_t>(status.st_size);
   return std::shared_ptr<const DataFile>(std::move(file));
 }
 
-DataFile::~DataFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 Result<void> DataFile::read(size_t offset, std::span<std::byte> to) const {
-  if (descriptor_ < 0) {
+  if (!file_) {
     if (!to.empty()) std::memcpy(to.data(), held_.data() + offset, to.size());
     return {};
   }
   while (!to.empty()) {
-    const ssize_t got = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
+    const ssize_t got = ::pread(file_.get(), to.data(), to.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return systemError(path_, "read");
     if (got == 0) {
@@ -65,9 +58,9 @@ Result<std::vector<std::byte>> DataFile::beginning(size_t most) const {
 }
 
 Result<void> DataFile::checkSize() const {
-  if (descriptor_ < 0) return {};
+  if (!file_) return {};
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) return systemError(path_, "read");
+  if (::fstat(file_.get(), &status) != 0) return systemError(path_, "read");
   if (static_cast<size_t>(status.st_size) == size_) return {};
   return fail("{}: the file changed while in use: it had {} and has {} now", path_, countText(size_, "byte"),
               status.st_size);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/result.h"
+#include "ir/text_file.h"
 
 namespace tg {
 
@@ -19,10 +20,6 @@ class DataFile {
  public:
   /// Errors name the file and the system's reason. Directories and devices are errors.
   static Result<std::shared_ptr<const DataFile>> open(const std::string& path);
-  DataFile(const DataFile&) = delete;
-  DataFile& operator=(const DataFile&) = delete;
-  ~DataFile();
-
   const std::string& path() const { return path_; }
   /// The size in bytes when the file was opened.
   size_t size() const { return size_; }
@@ -36,7 +33,7 @@ class DataFile {
  private:
   DataFile() = default;
   std::string path_;
-  int descriptor_ = -1;
+  Descriptor file_;
   size_t size_ = 0;
   std::vector<std::byte> held_;  ///< the contents of a pipe
 };

@@ -15,8 +15,6 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include "ir/text_file.h"
-
 namespace tg {
 
 namespace {
@@ -25,20 +23,11 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporary = ".tmp.";
 
-/// A file descriptor, closed by the destructor.
-struct Descriptor {
-  int value = -1;
-  ~Descriptor() {
-    if (value >= 0) ::close(value);
-  }
-};
-
 void syncDirectoryOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   // The rename is already done. A file system that cannot sync directories is no failure.
-  Descriptor file{::open(directory.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.value >= 0) ::fsync(file.value);
+  if (const Descriptor folder = Descriptor::ofFolder(directory)) ::fsync(folder.get());
 }
 
 Result<void> writeAll(int descriptor, const std::string& path, std::span<const std::byte> bytes) {
@@ -57,9 +46,9 @@ Error noFile(const std::string& path, mode_t mode) {
 /// Opens a regular file, or with `pipes` a pipe. Other things are errors: reading a device such as /dev/zero never
 /// ends.
 Result<void> openForReading(const std::string& path, bool pipes, Descriptor& file, struct stat& status) {
-  file.value = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | (pipes ? 0 : O_NONBLOCK));
-  if (file.value < 0) return systemError(path, "open");
-  if (::fstat(file.value, &status) != 0) return systemError(path, "read");
+  file = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | (pipes ? 0 : O_NONBLOCK)));
+  if (!file) return systemError(path, "open");
+  if (::fstat(file.get(), &status) != 0) return systemError(path, "read");
   if (S_ISREG(status.st_mode) || (pipes && S_ISFIFO(status.st_mode))) return {};
   return noFile(path, status.st_mode);
 }
@@ -73,7 +62,7 @@ Result<std::vector<std::byte>> readWhole(const std::string& path, bool pipes) {
   size_t used = 0;
   while (true) {
     if (used == bytes.size()) bytes.resize(bytes.size() * 2 + 65536);
-    const ssize_t got = ::read(file.value, bytes.data() + used, bytes.size() - used);
+    const ssize_t got = ::read(file.get(), bytes.data() + used, bytes.size() - used);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return systemError(path, "read");
     if (got == 0) break;
@@ -108,8 +97,8 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
   // A rename would replace a device or a pipe by a file, so those are written directly.
   struct stat there {};
   if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
-    file.descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (file.descriptor_ < 0) return systemError(path, "write");
+    file.file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!file.file_) return systemError(path, "write");
     return file;
   }
   // A symbolic link, such as /dev/stdout, stays: its target is replaced.
@@ -119,10 +108,10 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
   do {
     // Processes in two containers may have the same number, so a killed process may have left a file of this name.
     file.temporary_ = fmt::format("{}{}{}.{}", file.path_, kTemporary, ::getpid(), counter++);
-    file.descriptor_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (file.descriptor_ < 0 && errno == EEXIST);
-  if (file.descriptor_ < 0) return systemError(path, "write");
-  ::flock(file.descriptor_, LOCK_EX | LOCK_NB);  // marks the file as in use for removeStaleFiles
+    file.file_ = Descriptor(::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  } while (!file.file_ && errno == EEXIST);
+  if (!file.file_) return systemError(path, "write");
+  ::flock(file.file_.get(), LOCK_EX | LOCK_NB);  // marks the file as in use for removeStaleFiles
   return file;
 }
 
@@ -132,8 +121,8 @@ void removeStaleFiles(const std::string& folder) {
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
     if (at->path().filename().native().find(kTemporary) != std::string::npos) found.push_back(at->path());
   for (const std::string& path : found) {
-    Descriptor file{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
-    if (file.value >= 0 && ::flock(file.value, LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
   }
 }
 
@@ -147,28 +136,19 @@ Result<std::string> setAside(const std::string& path) {
   return aside;
 }
 
-AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : path_(std::move(other.path_)), temporary_(std::move(other.temporary_)),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
-
 AtomicFile::~AtomicFile() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (file_ && !temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
-  return writeAll(descriptor_, path_, bytes);
+  return writeAll(file_.get(), path_, bytes);
 }
 
 Result<void> AtomicFile::commit() {
-  if (temporary_.empty()) {
-    if (::close(std::exchange(descriptor_, -1)) != 0) return systemError(path_, "write");
-    return {};
-  }
-  if (::fsync(descriptor_) != 0) return systemError(path_, "write");
+  if (temporary_.empty()) return file_.close() ? Result<void>() : systemError(path_, "write");
+  if (::fsync(file_.get()) != 0) return systemError(path_, "write");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return systemError(path_, "replace");
-  ::close(std::exchange(descriptor_, -1));
+  file_.close();
   syncDirectoryOf(path_);
   return {};
 }
@@ -186,30 +166,24 @@ struct FileHash {
 };
 
 NewFile::NewFile() : hash_(std::make_unique<FileHash>()) {}
-NewFile::NewFile(NewFile&& other) noexcept
-    : path_(std::move(other.path_)), hash_(std::move(other.hash_)),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
-NewFile::~NewFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
+NewFile::NewFile(NewFile&&) noexcept = default;
+NewFile::~NewFile() = default;
 
 Result<NewFile> NewFile::create(const std::string& path) {
   NewFile file;
   file.path_ = path;
-  file.descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file.descriptor_ < 0) return systemError(path, "write");
+  file.file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file.file_) return systemError(path, "write");
   return file;
 }
 
 Result<void> NewFile::write(std::span<const std::byte> bytes) {
   hash_->add(bytes);
-  return writeAll(descriptor_, path_, bytes);
+  return writeAll(file_.get(), path_, bytes);
 }
 
 Result<FileDigest> NewFile::finish() {
-  if (::fsync(descriptor_) != 0) return systemError(path_, "write");
-  // Some network file systems report a full disk only at close.
-  if (::close(std::exchange(descriptor_, -1)) != 0) return systemError(path_, "write");
+  if (::fsync(file_.get()) != 0 || !file_.close()) return systemError(path_, "write");
   return hash_->digest();
 }
 
@@ -220,7 +194,7 @@ Result<FileDigest> digestFile(const std::string& path) {
   std::vector<std::byte> chunk(size_t{1} << 20);
   FileHash hash;
   while (true) {
-    const ssize_t got = ::read(file.value, chunk.data(), chunk.size());
+    const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return systemError(path, "read");
     if (got == 0) break;
@@ -230,9 +204,9 @@ Result<FileDigest> digestFile(const std::string& path) {
 }
 
 Result<void> syncFolder(const std::string& path) {
-  Descriptor folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  if (folder.value < 0) return systemError(path, "open");
-  if (::fsync(folder.value) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS) return {};
+  const Descriptor folder = Descriptor::ofFolder(path);
+  if (!folder) return systemError(path, "open");
+  if (::fsync(folder.get()) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS) return {};
   return systemError(path, "write");
 }
 
@@ -247,28 +221,22 @@ Result<void> writeFile(const std::string& path, std::span<const std::byte> bytes
 }
 
 Result<void> AppendFile::open(const std::string& path, int flags) {
-  close();
   path_ = path;
-  descriptor_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | flags, 0666);
+  file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | flags, 0666));
   struct stat status {};
-  if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) return systemError(path_, "write");
+  if (!file_ || ::fstat(file_.get(), &status) != 0) return systemError(path_, "write");
   size_ = status.st_size;
   return {};
 }
 
 Result<void> AppendFile::append(std::string_view text) {
-  if (!writeAll(descriptor_, text)) {
+  if (!writeAll(file_.get(), text)) {
     Error error = systemError(path_, "write");
-    if (::ftruncate(descriptor_, size_) != 0) error.addNote(nullptr, "the last line may be cut off");
+    if (::ftruncate(file_.get(), size_) != 0) error.addNote(nullptr, "the last line may be cut off");
     return error;
   }
   size_ += static_cast<off_t>(text.size());
   return {};
-}
-
-void AppendFile::close() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = -1;
 }
 
 std::string DamagedRows::text() const {

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "ir/result.h"
+#include "ir/text_file.h"
 
 namespace tg {
 
@@ -38,7 +39,7 @@ Result<std::vector<std::byte>> readFileOrPipe(const std::string& path);
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path);
-  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile(AtomicFile&&) noexcept = default;
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
 
@@ -49,7 +50,7 @@ class AtomicFile {
  private:
   AtomicFile() = default;
   std::string path_, temporary_;
-  int descriptor_ = -1;
+  Descriptor file_;
 };
 
 /// A checksum of a file.
@@ -69,8 +70,7 @@ class NewFile {
  public:
   /// The file must not exist.
   static Result<NewFile> create(const std::string& path);
-  NewFile(NewFile&& other) noexcept;
-  NewFile& operator=(NewFile&&) = delete;
+  NewFile(NewFile&&) noexcept;
   ~NewFile();
 
   Result<void> write(std::span<const std::byte> bytes);
@@ -81,7 +81,7 @@ class NewFile {
   NewFile();
   std::string path_;
   std::unique_ptr<FileHash> hash_;
-  int descriptor_ = -1;
+  Descriptor file_;
 };
 
 /// Renames an existing file to NAME.old, NAME.old.2 and so on. Returns its new path, or "" if there was no file.
@@ -111,20 +111,13 @@ struct DamagedRows {
 /// A file that only grows. A write that fails half-way is undone, so that every line in the file is whole.
 class AppendFile {
  public:
-  AppendFile() = default;
-  AppendFile(const AppendFile&) = delete;
-  AppendFile& operator=(const AppendFile&) = delete;
-  ~AppendFile() { close(); }
-
   /// `flags` are additional flags of open(2).
   Result<void> open(const std::string& path, int flags);
   Result<void> append(std::string_view text);
 
  private:
-  void close();
-
   std::string path_;
-  int descriptor_ = -1;
+  Descriptor file_;
   off_t size_ = 0;
 };
 

@@ -6,15 +6,14 @@
 #include <fmt/format.h>
 
 #include "ir/exceptions.h"
+#include "ir/find.h"
 #include "ir/text.h"
 #include "runtime/interp/interp_state.h"
 
 namespace tg {
 
 const NdArray* RunResult::result(std::string_view name) const {
-  for (const auto& [key, value] : results)
-    if (key == name) return &value;
-  return nullptr;
+  return secondOf(results, name);
 }
 
 Interpreter::Interpreter(std::unique_ptr<InterpState> state) : state_(std::move(state)) {}

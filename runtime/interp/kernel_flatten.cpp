@@ -13,15 +13,6 @@ bool runsTogether(const Op& op) {
          op.code == Opcode::k_coopmat_any_above || op.code == Opcode::k_coopmat_store;
 }
 
-bool holdsCollective(const Block& block) {
-  for (Op* op : block.ops) {
-    if (runsTogether(*op)) return true;
-    for (const auto& region : op->regions)
-      if (holdsCollective(*region)) return true;
-  }
-  return false;
-}
-
 Folding::Kind foldingKind(const std::string& word) {
   using enum Folding::Kind;
   if (word == "mul") return mul;
@@ -211,7 +202,7 @@ void Flattener::loop(const Op& op) {
   assign(index, range.from);
   uint32_t to = reg(range.to, count, 0), step = reg(range.step, count, 0);
   if (!range.step.isLiteral()) emit({Code::checkStep, 0, 0, step});
-  bool turns = holdsCollective(*op.regions[0]);
+  bool turns = anyInside(op, runsTogether);
   uint32_t turn = turns ? allocate(1) : 0;
   if (turns) emit({Code::move, turn, constant(0)});
   uint32_t less = allocate(1), top = here();

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/find.h"
 #include "ir/text.h"
 #include "runtime/data/file_io.h"
 #include "runtime/data/safetensors.h"
@@ -130,9 +131,8 @@ std::string strangeEntry(const std::string& path, const FileDigests& files) {
   fs::directory_iterator at(path, error);
   for (; !error && at != fs::directory_iterator(); at.increment(error)) {
     const std::string name = at->path().filename();
-    const bool known =
-        name == kCompleteFile || std::ranges::any_of(files, [&](auto& file) { return file.first == name; });
-    if (!known) return fmt::format("{} is not one of the checkpoint's files", name);
+    if (name != kCompleteFile && !secondOf(files, name))
+      return fmt::format("{} is not one of the checkpoint's files", name);
   }
   return error ? fmt::format("cannot be read: {}", error.message()) : "";
 }
@@ -176,8 +176,7 @@ std::string checkpointDamage(const std::string& path) {
   auto files = parseComplete(asText(*text));
   if (!files) return files.error().message();
   for (std::string_view name : {kModelFile, kOptimizerFile, kStateFile})
-    if (std::ranges::none_of(*files, [&](auto& file) { return file.first == name; }))
-      return fmt::format("{} does not name {}", kCompleteFile, name);
+    if (!secondOf(*files, name)) return fmt::format("{} does not name {}", kCompleteFile, name);
   for (const auto& [name, digest] : *files)
     if (std::string damage = fileDamage(path, name, digest); !damage.empty()) return damage;
   const auto named = stepOf(fs::path(path).filename().native());

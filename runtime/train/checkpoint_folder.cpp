@@ -65,11 +65,11 @@ Result<void> swapNames(const std::string& from, const std::string& to) {
 /// Whether the process that made a temporary folder is gone. Its lock shows that, even if a process in another
 /// container has the same number. If locks do not work, the process number in the name is used.
 bool isStale(const std::string& path) {
-  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return false;
-  const bool locked = ::flock(folder, LOCK_EX | LOCK_NB) == 0;
+  Descriptor folder = Descriptor::ofFolder(path);
+  if (!folder) return false;
+  const bool locked = ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0;
   const bool unsupported = !locked && errno != EWOULDBLOCK;
-  ::close(folder);
+  folder.close();
   if (!unsupported) return locked;
   uint64_t process = 0;
   std::string_view name(path);
@@ -131,11 +131,10 @@ Result<FileDigests> parseComplete(std::string_view text) {
 
 StagedFolder::StagedFolder(StagedFolder&& other) noexcept
     : parent_(std::move(other.parent_)), name_(std::move(other.name_)), path_(std::exchange(other.path_, {})),
-      lock_(std::exchange(other.lock_, -1)) {}
+      lock_(std::move(other.lock_)) {}
 
 StagedFolder::~StagedFolder() {
   if (!path_.empty()) removeTree(path_);
-  if (lock_ >= 0) ::close(lock_);
 }
 
 Result<StagedFolder> StagedFolder::create(const std::string& parent, const std::string& name) {
@@ -149,9 +148,9 @@ Result<StagedFolder> StagedFolder::create(const std::string& parent, const std::
     return fail("{}: cannot make a folder: {}", parent,
                 error ? error.message() : std::string("it appeared meanwhile"));
   folder.path_ = path;
-  folder.lock_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder.lock_ < 0) return systemError(path, "open");
-  ::flock(folder.lock_, LOCK_EX | LOCK_NB);  // if locks do not work, the number in the name is used
+  folder.lock_ = Descriptor::ofFolder(path);
+  if (!folder.lock_) return systemError(path, "open");
+  ::flock(folder.lock_.get(), LOCK_EX | LOCK_NB);  // if locks do not work, the number in the name is used
   return folder;
 }
 
@@ -177,9 +176,10 @@ Result<void> StagedFolder::commit() {
 }
 
 std::shared_ptr<const FolderHold> FolderHold::take(const std::string& path) {
-  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return nullptr;
-  std::shared_ptr<const FolderHold> hold(new FolderHold(folder));
+  Descriptor opened = Descriptor::ofFolder(path);
+  if (!opened) return nullptr;
+  std::shared_ptr<const FolderHold> hold(new FolderHold(std::move(opened)));
+  const int folder = hold->folder_.get();
   // Who saves or removes it holds it only for a moment. On a file system without locks nothing is held.
   constexpr int kAttempts = 20;
   for (int i = 0; ::flock(folder, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++i) {
@@ -190,18 +190,13 @@ std::shared_ptr<const FolderHold> FolderHold::take(const std::string& path) {
   return isFileAt(folder, path) ? hold : nullptr;
 }
 
-FolderHold::~FolderHold() { ::close(descriptor_); }
-
 Result<void> removeFolder(const std::string& parent, const std::string& name) {
   const std::string aside = temporaryPath(parent, name), path = parent + "/" + name;
-  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool held = folder >= 0 && ::flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  const bool renamed = !held && ::rename(path.c_str(), aside.c_str()) == 0;
-  const int error = errno;
-  if (folder >= 0) ::close(folder);
-  if (held) return {};
-  errno = error;
-  if (!renamed) return systemError(path, "remove");
+  {
+    const Descriptor folder = Descriptor::ofFolder(path);
+    if (folder && ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return {};
+    if (::rename(path.c_str(), aside.c_str()) != 0) return systemError(path, "remove");
+  }
   std::error_code failed;
   fs::remove_all(aside, failed);
   if (failed) return fail("{}: cannot remove: {}", path, failed.message());

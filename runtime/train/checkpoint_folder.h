@@ -30,7 +30,7 @@ class StagedFolder {
  public:
   /// Creates `parent`/.tmp-NAME-PID; `parent` must exist.
   static Result<StagedFolder> create(const std::string& parent, const std::string& name);
-  StagedFolder(StagedFolder&& other) noexcept;
+  StagedFolder(StagedFolder&&) noexcept;
   StagedFolder& operator=(StagedFolder&&) = delete;
   ~StagedFolder();
 
@@ -42,7 +42,7 @@ class StagedFolder {
  private:
   StagedFolder() = default;
   std::string parent_, name_, path_;
-  int lock_ = -1;
+  Descriptor lock_;
 };
 
 /// Protects a folder's files while they are read: `removeFolder` leaves a folder alone that is held.
@@ -50,13 +50,10 @@ class FolderHold {
  public:
   /// Null if the folder is gone, or is being removed.
   static std::shared_ptr<const FolderHold> take(const std::string& path);
-  FolderHold(const FolderHold&) = delete;
-  FolderHold& operator=(const FolderHold&) = delete;
-  ~FolderHold();
 
  private:
-  explicit FolderHold(int descriptor) : descriptor_(descriptor) {}
-  int descriptor_;
+  explicit FolderHold(Descriptor folder) : folder_(std::move(folder)) {}
+  Descriptor folder_;
 };
 
 /// Removes a folder so that nobody sees a part of it under its name. Does nothing if it is held.

@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/find.h"
 #include "ir/json_text.h"
 #include "ir/text.h"
 #include "runtime/data/file_io.h"
@@ -192,9 +193,8 @@ double wallTime() {
 }  // namespace
 
 std::optional<double> MetricRow::value(std::string_view name) const {
-  for (const auto& [own, value] : values)
-    if (own == name) return value;
-  return {};
+  const double* value = secondOf(values, name);
+  return value ? std::optional(*value) : std::nullopt;
 }
 
 struct MetricsWriter::Impl {

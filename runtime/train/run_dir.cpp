@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "ir/collective.h"
+#include "ir/find.h"
 #include "ir/text_file.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/train/checkpoint.h"
@@ -124,15 +125,11 @@ Result<TensorSource> paramsOf(const Weights& weights, const Module& module) {
 
 Result<TensorSource> statesOf(const Weights& weights, const std::vector<Item*>& states, bool all) {
   std::vector<std::pair<std::string, Type>> wanted;
-  auto isThere = [&](const std::string& name) {
-    return std::ranges::any_of(weights.states.tensors,
-                               [&](const auto& tensor) { return tensor.first == name; });
-  };
   for (const Item* state : states)
-    if (!wholeOf(*state) && (all || isThere(state->name))) wanted.emplace_back(state->name, state->type);
-  TensorSource known = someOf(weights.states, [&](const std::string& name) {
-    return std::ranges::any_of(wanted, [&](const auto& each) { return each.first == name; });
-  });
+    if (!wholeOf(*state) && (all || secondOf(weights.states.tensors, state->name)))
+      wanted.emplace_back(state->name, state->type);
+  TensorSource known =
+      someOf(weights.states, [&](const std::string& name) { return secondOf(wanted, name) != nullptr; });
   return matchTensors(std::move(known), wanted, weights.stateFile);
 }
 
@@ -143,37 +140,27 @@ namespace {
 constexpr int kAttempts = 100;
 constexpr auto kPause = std::chrono::milliseconds(20);
 
-int openFolder(const std::string& path) { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }
-
 }  // namespace
 
 Result<RunLock> RunLock::take(const std::string& runDir) {
-  int descriptor = openFolder(runDir);
-  if (descriptor < 0) return fail("cannot open {}: {}", runDir, std::strerror(errno));
-  RunLock lock(runDir, descriptor);
+  Descriptor folder = Descriptor::ofFolder(runDir);
+  if (!folder) return fail("cannot open {}: {}", runDir, std::strerror(errno));
   for (int i = 0; i < kAttempts; ++i) {
-    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return lock;
+    if (::flock(folder.get(), LOCK_EX | LOCK_NB) == 0) return RunLock(runDir, std::move(folder));
     if (errno != EWOULDBLOCK) return fail("cannot lock {}: {}", runDir, std::strerror(errno));
     std::this_thread::sleep_for(kPause);
   }
   return fail("{} is in use by another process that trains there", runDir);
 }
 
-RunLock::~RunLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 Result<void> RunLock::check() const {
-  if (isFileAt(descriptor_, path_)) return {};
+  if (isFileAt(folder_.get(), path_)) return {};
   return fail("{} was moved or deleted, so the run ends", path_);
 }
 
 bool isTraining(const std::string& runDir) {
-  int descriptor = openFolder(runDir);
-  if (descriptor < 0) return false;
-  bool held = ::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  ::close(descriptor);
-  return held;
+  const Descriptor folder = Descriptor::ofFolder(runDir);
+  return folder && ::flock(folder.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 }  // namespace tg

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ir/result.h"
+#include "ir/text_file.h"
 #include "runtime/runner.h"
 #include "runtime/train/checkpoint.h"
 
@@ -70,18 +71,13 @@ class RunLock {
  public:
   /// The error says that another process trains there, or why the folder cannot be opened.
   static Result<RunLock> take(const std::string& runDir);
-  RunLock(RunLock&& other) noexcept
-      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-  RunLock& operator=(RunLock&&) = delete;
-  ~RunLock();
-
   /// An error if the folder has been renamed or removed: a file written to its path would then belong to another run.
   Result<void> check() const;
 
  private:
-  RunLock(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  RunLock(std::string path, Descriptor folder) : path_(std::move(path)), folder_(std::move(folder)) {}
   std::string path_;
-  int descriptor_;
+  Descriptor folder_;
 };
 
 /// Whether a process is training in the folder now. False also if the file system has no locks.

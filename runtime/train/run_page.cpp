@@ -18,6 +18,7 @@
 #include "ir/json_text.h"
 #include "runtime/data/file_io.h"
 #include "runtime/train/checkpoint.h"
+#include "runtime/train/config_entries.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
 
@@ -73,24 +74,12 @@ Result<Json> readLines(const std::string& path, size_t limit, size_t& count) {
   return lines;
 }
 
-/// A part of a line of config.toml, without surrounding spaces and quotes.
-std::string bare(std::string_view text) {
-  constexpr std::string_view kAround = " \t\r\"";
-  const size_t begin = text.find_first_not_of(kAround);
-  if (begin == std::string_view::npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(kAround) - begin + 1));
-}
-
-/// The lines `option = value` of config.toml.
+/// The options of config.toml; none if it is damaged.
 std::vector<std::pair<std::string, std::string>> optionsOf(std::string_view config) {
   std::vector<std::pair<std::string, std::string>> options;
-  while (!config.empty()) {
-    const std::string_view line = config.substr(0, std::min(config.find('\n'), config.size()));
-    config.remove_prefix(std::min(line.size() + 1, config.size()));
-    const size_t equals = line.find('=');
-    if (line.starts_with('#') || equals == std::string_view::npos) continue;
-    options.emplace_back(bare(line.substr(0, equals)), bare(line.substr(equals + 1)));
-  }
+  if (auto entries = parseConfig(config, "config.toml"))
+    for (const ConfigEntry& entry : *entries)
+      options.emplace_back(entry.key, fmt::format("{}", fmt::join(entry.values, ", ")));
   return options;
 }
 

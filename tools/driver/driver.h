@@ -34,6 +34,6 @@ struct OptHooks {
 /// tg-opt: runs any pipeline on a module.
 int optMain(int argc, char** argv, const OptHooks& hooks = {});
 /// tg-grad and the other pass tools: run one pass, with its options as flags.
-int passToolMain(int argc, char** argv, const char* passName, const OptHooks& hooks = {});
+int passToolMain(int argc, char** argv, const char* passName);
 
 }  // namespace tg

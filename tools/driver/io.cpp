@@ -169,22 +169,16 @@ Result<void> updateOutput(const std::string& path, const ChangeText& change) {
       if (added) return {};
       continue;
     }
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0 && errno == ENOENT) continue;
-    if (file < 0) return cannot("open", path);
-    while (::flock(file, LOCK_EX) != 0 && errno == EINTR) {
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file && errno == ENOENT) continue;
+    if (!file) return cannot("open", path);
+    while (::flock(file.get(), LOCK_EX) != 0 && errno == EINTR) {
     }
     // The previous holder of the lock has replaced the file.
-    auto done = [&]() -> Result<bool> {
-      if (!isFileAt(file, path)) return false;
-      TG_TRY(const std::string before, readText(file, path));
-      TG_TRY(const std::string text, change(before));
-      TG_CHECK(writeOutput(path, text));
-      return true;
-    }();
-    ::close(file);
-    if (!done) return done.takeError();
-    if (*done) return {};
+    if (!isFileAt(file.get(), path)) continue;
+    TG_TRY(const std::string before, readText(file.get(), path));
+    TG_TRY(const std::string text, change(before));
+    return writeOutput(path, text);
   }
 }
 

@@ -222,13 +222,13 @@ int optMain(int argc, char** argv, const OptHooks& hooks) {
   return runTool("tg-opt", [&] { return runCommand(parseCommand(argc, argv, nullptr), hooks); });
 }
 
-int passToolMain(int argc, char** argv, const char* passName, const OptHooks& hooks) {
+int passToolMain(int argc, char** argv, const char* passName) {
   const PassInfo* pass = findPass(passName);
   if (!pass) {
     fmt::print(stderr, "no pass is named '{}'\n", passName);
     return exitUsage;
   }
-  return runTool(pass->tool, [&] { return runCommand(parseCommand(argc, argv, pass), hooks); });
+  return runTool(pass->tool, [&] { return runCommand(parseCommand(argc, argv, pass), {}); });
 }
 
 }  // namespace tg

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "ir/result.h"
+#include "runtime/train/config_entries.h"
 
 namespace tg {
 
@@ -19,16 +20,6 @@ std::string fromAnyFolder(const std::string& option, const std::string& value);
 /// The options of `app` that were given, one on each line, in the order of --help. --run-dir is left out, since the
 /// text is stored in that folder. `model` replaces a FILE that came from standard input.
 std::string configText(const CLI::App& app, const std::string& model);
-
-/// A key of config.toml with its value or values.
-struct ConfigEntry {
-  std::string key;
-  std::vector<std::string> values;
-  int line = 0;
-};
-/// Parses lines `key = value` of TOML: strings in either kind of quotes, numbers, true and false, and lists of these. A
-/// repeated key is an error. Errors name `where` and the line.
-Result<std::vector<ConfigEntry>> parseConfig(std::string_view text, const std::string& where);
 
 /// Makes --config of `app` read files with `parseConfig`. Options on the command line override those in the file, also
 /// those that they exclude.

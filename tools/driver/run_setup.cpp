@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ir/find.h"
 #include "ir/parser.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -262,9 +263,7 @@ static void warnOfInitialStates(const Module& module, const Weights& weights, co
     for (const Op* op : func->body.ops) {
       if (op->code != Opcode::state) continue;
       const std::string& name = op->operands[0].text;
-      const bool there =
-          std::ranges::any_of(states.tensors, [&](const auto& tensor) { return tensor.first == name; });
-      if (!there && !updated.contains(name)) addOnce(lacking, "@" + name);
+      if (!secondOf(states.tensors, name) && !updated.contains(name)) addOnce(lacking, "@" + name);
     }
   }
   if (!lacking.empty())
