@@ -141,7 +141,7 @@ class Resizing {
   /// Resizes one op, if an operand was resized; otherwise records whether its result is suspect.
   Result<void> visit(Op& op) {
     if (op.code == Opcode::param_grad)
-      return dim_.error(op.loc, 4, "@{} has gradients; run {} before append-grad", func_.name, dim_.pass);
+      return dim_.error(op.loc, 4, "@{} has gradients; run {} before they are made", func_.name, dim_.pass);
     if (readsSymbol(op)) return readStorage(op);
     const Resized* source = nullptr;
     const Value* suspect = nullptr;

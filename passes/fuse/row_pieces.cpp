@@ -14,13 +14,13 @@ namespace {
 /// Pieces start at multiples of these: the offsets at which every device binds a storage buffer (Vulkan's largest
 /// minStorageBufferOffsetAlignment), and rows of a product's block where that many fit.
 constexpr int64_t kPieceBytes = 256, kPieceRows = 64;
+/// Most devices bind a storage buffer at these too.
+constexpr int64_t kFineBytes = 16;
 /// The largest value, in bytes, that may be computed ahead of its place in the text: a loss's scale, not a layer.
 constexpr int64_t kAhead = 4096;
 
-}  // namespace
-
-RowBounds cutRows(int64_t rows, int64_t rowBytes, int64_t limit) {
-  const int64_t least = kPieceBytes / std::gcd(kPieceBytes, rowBytes);
+RowBounds cutAt(int64_t multiple, int64_t rows, int64_t rowBytes, int64_t limit) {
+  const int64_t least = multiple / std::gcd(multiple, rowBytes);
   const int64_t unit = limit / rowBytes >= kPieceRows ? std::lcm(least, kPieceRows) : least;
   const int64_t most = limit / rowBytes / unit * unit;
   if (most == 0) return {};
@@ -31,6 +31,17 @@ RowBounds cutRows(int64_t rows, int64_t rowBytes, int64_t limit) {
   for (int64_t at = 0; at < rows; at += step) bounds.push_back(at);
   bounds.push_back(rows);
   return bounds;
+}
+
+}  // namespace
+
+RowBounds cutRows(int64_t rows, int64_t rowBytes, int64_t limit) {
+  return cutAt(kPieceBytes, rows, rowBytes, limit);
+}
+
+RowBounds cutFinely(int64_t rows, int64_t rowBytes, int64_t limit) {
+  RowBounds bounds = cutRows(rows, rowBytes, limit);
+  return bounds.size() < 3 ? cutAt(kFineBytes, rows, rowBytes, limit) : bounds;
 }
 
 bool startAligned(const RowBounds& bounds, const Type& type) {

@@ -69,6 +69,7 @@ RowBounds RowSplitter::boundsFor(const Value& value, const Loc& loc, int64_t lim
       for (int64_t& bound : bounds) bound *= rowCount(type) / count;
     }
   }
+  if (bounds.size() < 3) bounds = cutFinely(rowCount(type), type.shape.back() * byteSize(type.dtype), limit);
   if (bounds.size() < 3) return one;
   context_.remark(loc, "%{} : {} takes {} bytes, more than {}; it is {} in {} pieces of {} rows", value.name,
                   type.str(), type.bytes(), limit, how, bounds.size() - 1, bounds[1]);
@@ -97,7 +98,7 @@ void RowSplitter::cut(Value& argument) {
 RowBounds RowSplitter::boundsLike(const RowPieces& pieces, const Type& type) const {
   const int64_t rowBytes = type.shape.back() * byteSize(type.dtype);
   if (pieces.bounds[1] * rowBytes <= binding_) return pieces.bounds;
-  RowBounds bounds = cutRows(rowCount(type), rowBytes, limit_);
+  RowBounds bounds = cutFinely(rowCount(type), rowBytes, limit_);
   return bounds.size() < 3 ? pieces.bounds : bounds;
 }
 
@@ -106,7 +107,7 @@ bool RowSplitter::symbol(const Op& op) {
   const Type& type = op.result()->type;
   if (namesRows(op) || type.rank() != 2 || type.bytes() <= binding_) return false;
   RowPieces pieces;
-  pieces.bounds = cutRows(type.shape[0], type.shape[1] * byteSize(type.dtype), binding_);
+  pieces.bounds = cutFinely(type.shape[0], type.shape[1] * byteSize(type.dtype), binding_);
   if (pieces.bounds.size() < 3) return false;
   context_.remark(
       op.loc, "@{} : {} takes {} bytes, more than {}; it is read and updated in {} pieces of {} rows",
@@ -132,7 +133,7 @@ bool RowSplitter::update(const Op& op) {
   if (pieces && !startAligned(pieces->bounds, type)) pieces = nullptr;
   if (namesRows(op) || type.rank() != 2 || (!pieces && type.bytes() <= binding_)) return false;
   const RowBounds bounds =
-      pieces ? pieces->bounds : cutRows(type.shape[0], type.shape[1] * byteSize(type.dtype), binding_);
+      pieces ? pieces->bounds : cutFinely(type.shape[0], type.shape[1] * byteSize(type.dtype), binding_);
   if (bounds.size() < 3) return false;
   for (size_t i = 0; i + 1 < bounds.size(); ++i) {
     Value* rows = out_.rows(value, bounds[i], bounds[i + 1]);
