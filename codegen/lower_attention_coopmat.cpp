@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // coopmat_attention: attention of 16 bits, or of f32x3, by matrix units. Each subgroup holds some own rows as
 // matrices; the workgroup stages the other side's rows in shared memory. Scores stay in registers: the accumulator
-// of a part of the scores, rounded, becomes operand A of the next product. 16-bit attention uses powers of 2:
+// of a part of the scores, in 16 bits, becomes operand A of the next product. 16-bit attention uses powers of 2:
 //
 //   forward    p = 2^(s·c - m), m a maximum of the row's s·c so far, c = scale·log₂e
 //   gradients  p = 2^(s·c - lse·log₂e), ds = p·(do·vᵀ·scale - delta·scale)
+//
+// Weights become bf16 by truncation, which takes no operation. It makes them smaller by kMeanCut on average, so their
+// exponents are raised by log₂(1 + kMeanCut) before (`lift`), and the forward sums are divided by as much less.
 //
 // If rows are wide, two subgroups have the same own rows, and each takes half of the columns (`share`): of the
 // factors of the scores, so that they add up their scores, and of the results. Both then have the same weights.
@@ -39,8 +42,8 @@ constexpr double kHidden = 1e30;  ///< minus a masked score
 /// How far above 0 an exponent may rise before the row's sums are rescaled: weights are 2^8 at most, which f16
 /// holds. f32x3 rescales at once and has weights up to 1, since they are multiplied by kWeights.
 constexpr double kRoom = 8;
-/// How much less a number cut to a bf16 is, relative to it: ½ ulp of 2^-7, divided by a significand's mean, 1/m over
-/// significands m in [1, 2) with density 1/m.
+/// The mean relative error of truncation to bf16. It takes 2^-8 on average from a significand m in [1, 2). Relative to
+/// m, and with m distributed as 1/m, that is 2^-8 / (2 ln 2).
 constexpr double kMeanCut = 0x1p-8 / (2 * std::numbers::ln2);
 // For f32x3: the factors of low halves, of p where it is a factor in a gradient, and of do·vᵀ and δ.
 constexpr double kLow = 0x1p11, kWeights = 0x1p15, kGradients = 0x1p-21;
@@ -165,7 +168,7 @@ void CoopmatAttention::multiply(const Factor& a, const Factor& b, Sums& sums) {
   sums.high = sums.high.value ? kernel_.add(sums.high, fresh) : fresh;
 }
 
-/// For a query, the log-sum-exp times log₂e, or δ times the scale. For f32x3, the log-sum-exp, or δ in the unit of
+/// For a query, the log-sum-exp times log₂e less the lift, or δ times the scale. For f32x3, the log-sum-exp, or δ in the unit of
 /// ds'.
 KV CoopmatAttention::scaledNumber(int operand, const Index& row) {
   const KV x = number(operand, row);
@@ -312,12 +315,13 @@ KV CoopmatAttention::hide(const KV& given, int64_t i, int64_t column) {
   return score;
 }
 
-KV CoopmatAttention::largestOf(size_t row, const KV& before, const Parts& scores) {
+/// The largest of a row's scores.
+KV CoopmatAttention::mostOf(size_t row, const Parts& scores) {
   // All in one reduction, so that the compiler sees that a row has one number. A NaN that max ignores remains a NaN
   // among the weights.
   Parts all;
   for (size_t k = row; k < scores.size(); k += static_cast<size_t>(d_.down)) all.push_back(scores[k]);
-  return larger(kernel_.coopmatRowReduce(all, "max"), before);
+  return kernel_.coopmatRowReduce(all, "max");
 }
 
 /// Raises the maximum of a row and subtracts it from the row's scores, which have become exponents score + shift. `whole`
@@ -327,8 +331,8 @@ void CoopmatAttention::raise(size_t row, const KV& least, const Parts& whole, Pa
                              std::span<KV> shift, std::span<KV> total, std::span<KV> sums) {
   const auto rows = static_cast<size_t>(d_.down);
   const KV before = scaled(shift[row], -1);
-  const KV largest = whole.empty() ? largestOf(row, least, scores) : largestOf(row, lifted(before, 1), whole);
-  const KV top = lifted(largest, -1);
+  const KV most = lowered(mostOf(row, whole.empty() ? scores : Parts(whole)));
+  const KV top = larger(most, whole.empty() ? least : before);
   for (size_t k = row; k < scores.size(); k += rows)
     scores[k] = sub(whole.empty() ? scores[k] : whole[k], top);
   shift[row] = whole.empty() ? sub(shift[row], top) : scaled(top, -1);
@@ -339,7 +343,7 @@ void CoopmatAttention::raise(size_t row, const KV& least, const Parts& whole, Pa
   rescale(row, shrink, sums);
 }
 
-/// Weights are powers of the exponents score + shift, where -shift is a maximum of the row so far. The first scores
+/// Weights are powers of the exponents score + shift, where -shift is a maximum of the row so far, less the lift. The first scores
 /// set shift. It changes, and the sums are rescaled, only if an exponent of any row of the subgroup exceeds kRoom.
 void CoopmatAttention::weigh(int64_t from, Parts& scores, std::span<KV> shift, std::span<KV> total,
                              std::span<KV> sums) {
@@ -356,8 +360,7 @@ void CoopmatAttention::weigh(int64_t from, Parts& scores, std::span<KV> shift, s
     return r_.bias ? KernelBuilder::f32(x)
                    : kernel_.select(isFirst, KernelBuilder::f32(-kHidden), KernelBuilder::f32(x));
   };
-  const KV raises = kernel_.coopmatAnyAbove(unlessFirst(split_ ? 0 : kRoom), scores),
-           least = unlessFirst(d_.lift);
+  const KV raises = kernel_.coopmatAnyAbove(unlessFirst(split_ ? 0 : kRoom), scores), least = unlessFirst(0);
   const std::span<KV> changed[] = {scores, shift, total, sums};
   auto all = [&] {
     Parts out;
@@ -520,13 +523,21 @@ void CoopmatAttention::storeStatistics(std::span<const KV> lse) {
     });
 }
 
+/// The factor by which a row's exponents raised its weights. A shift as large as that of a row with masked scores only
+/// has no digits for the lift.
+KV CoopmatAttention::liftOf(const KV& shift) {
+  const KV size = kernel_.op(Opcode::k_abs, {shift}, DType::f32);
+  const KV isSmall = kernel_.op(Opcode::k_lt, {size, KernelBuilder::f32(0x1p16)}, DType::i1);
+  return kernel_.select(isSmall, KernelBuilder::f32(std::exp2(d_.lift)), KernelBuilder::f32(1));
+}
+
 void CoopmatAttention::finishForward(std::span<KV> shift, std::span<KV> total, std::span<KV> sums) {
   std::vector<KV> lse;
   for (size_t i = 0; i < shift.size(); ++i) {
     const KV whole = kernel_.coopmatRowReduce(total.subspan(i, 1), "add");
     const KV share = kernel_.op(Opcode::k_reciprocal, {whole}, DType::f32);
-    const double factor = std::exp2(d_.lift) / (r_.keep ? r_.keepShare : 1);
-    rescale(i, factor == 1 ? share : scaled(share, factor), sums);
+    const KV kept = r_.keep ? scaled(share, 1 / r_.keepShare) : share;
+    rescale(i, d_.lift == 0 ? kept : kernel_.mul(kept, liftOf(shift[i])), sums);
     lse.push_back(kernel_.fma(shift[i], KernelBuilder::f32(split_ ? -1 : -std::numbers::ln2),
                               kernel_.op(Opcode::k_log, {whole}, DType::f32)));
   }

@@ -31,13 +31,15 @@ class CoopmatAttention final : public AttentionWalk {
   Parts vectorOf(int operand, const Index& row, const Index& column) override;
   void stage(int operand, const Index& row, const Index& column, std::span<const KV> vector) override;
   KV zero() override { return kernel_.coopmatSplat(0, matrix(MatrixUse::acc)); }
-  /// Where `shift` starts. With a bias, from minus a maximum below all scores.
+  /// Where `shift` starts: at the lift. With a bias, at minus a maximum below all scores.
   KV lowest() override { return kernel_.coopmatSplat(r_.bias ? kNoScore : d_.lift, matrix(MatrixUse::acc)); }
   size_t partsOf(const AttentionRegion::Sum& sum) const override {
     return static_cast<size_t>(d_.down * f_.part(r_.width(sum)) / kSide);
   }
   Parts scores(int which, int64_t column) override;
-  KV largestOf(size_t row, const KV& before, const Parts& scores) override;
+  KV largestOf(size_t row, const KV& before, const Parts& scores) override {
+    return larger(mostOf(row, scores), before);
+  }
   void weigh(int64_t from, Parts& scores, std::span<KV> shift, std::span<KV> total,
              std::span<KV> sums) override;
   KV visible(int64_t, int64_t) override { return KernelBuilder::literal(DType::i1, 1); }
@@ -63,9 +65,9 @@ class CoopmatAttention final : public AttentionWalk {
 
   /// Weights, or their gradients, as an operand A.
   KV converted(const KV& x) { return kernel_.coopmatConvert(x, matrix(MatrixUse::a), d_.lift != 0); }
-  KV lifted(const KV& x, double times) {
-    return d_.lift == 0 ? x : kernel_.add(x, KernelBuilder::f32(times * d_.lift));
-  }
+  KV lowered(const KV& x) { return d_.lift == 0 ? x : kernel_.add(x, KernelBuilder::f32(-d_.lift)); }
+  KV liftOf(const KV& shift);
+  KV mostOf(size_t row, const Parts& scores);
   KV scaleOf(int operand);
   KV unscaleOf(int operand);
   Factor halved(const KV& given, bool isP);

@@ -239,7 +239,7 @@ void AttentionWalk::gradientStep(std::span<KV> sums, bool masked) {
       KV score = biased(s[k], i, j), grad = dp[k];
       if (masked) score = hide(score, i, j);
       KV exponent = sub(exponentOf(score), lse);
-      // Weights are at most 1. Those of a row without a visible score, whose lse has no digits for them, count as 0.
+      // Weights are at most 2^lift. Those of a row without a visible score, whose lse has no digits for them, count as 0.
       if (r_.bias) {
         const double least = kLeastLse * (d_.powersOfTwo ? std::numbers::log2e : 1);
         const KV hidden = kernel_.op(Opcode::k_lt, {lse, KernelBuilder::f32(least)}, DType::i1);

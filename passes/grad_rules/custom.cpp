@@ -19,6 +19,7 @@ class CustomGradient {
   CustomGradient(const GradContext& context, const Item& kernel)
       : c_(context), kernel_(kernel), params_(customParams(kernel)) {}
 
+  Result<void> checkTapes(const Item* vjp) const;
   Result<Grads> generated(int64_t checkpoint, const DiagnosticHandler& onRemark);
   Result<Grads> written(const Item& vjp);
 
@@ -121,16 +122,23 @@ Result<Grads> CustomGradient::call(const Item& vjp) {
   return grads;
 }
 
+/// An error if the loss depends on a tape. A VJP by hand may take its cotangent.
+Result<void> CustomGradient::checkTapes(const Item* vjp) const {
+  for (const std::string& name : reached()) {
+    if (kernel_.body.args[static_cast<size_t>(indexOf(name))]->type.mode != BufMode::tape) continue;
+    if (vjp && std::ranges::any_of(vjp->body.args, [&](const auto& arg) { return arg->name == "d_" + name; }))
+      continue;
+    return failAt(c_.op.loc,
+                  "append-grad [append-grad.c10]: the loss depends on %{0} of @{1}, a tape, which is scratch "
+                  "without a gradient; make it a result: %{0}: buf<…, out>",
+                  name, kernel_.name);
+  }
+  return {};
+}
+
 /// The gradient by a VJP that kernel-vjp derives.
 Result<Grads> CustomGradient::generated(int64_t checkpoint, const DiagnosticHandler& onRemark) {
   KernelVjpRequest request{wanted(), reached(), kernel_.name + ".vjp", checkpoint};
-  for (const std::string& name : request.of)
-    if (kernel_.body.args[static_cast<size_t>(indexOf(name))]->type.mode == BufMode::tape)
-      return failAt(
-          c_.op.loc,
-          "append-grad [append-grad.c10]: the loss depends on %{0} of @{1}, a tape, which is scratch "
-          "without a gradient; make it a result: %{0}: buf<…, out>",
-          name, kernel_.name);
   if (request.wrt.empty() || request.of.empty()) return Grads(c_.op.operands.size());
   Module& module = *c_.builder.module();
   TG_TRY(KernelVjp vjp, differentiateKernel(module, kernel_, request));
@@ -211,8 +219,9 @@ Result<Grads> custom(const GradContext& context, int64_t checkpoint, const Diagn
   const Item* kernel = customKernel(context.op, module);
   CustomGradient gradient(context, *kernel);
   const Attr* own = find(kernel->attrs, "vjp");
-  if (!own) return gradient.generated(checkpoint, onRemark);
-  return gradient.written(*module.find(ItemKind::kernel, own->text));
+  const Item* vjp = own ? module.find(ItemKind::kernel, own->text) : nullptr;
+  TG_CHECK(gradient.checkTapes(vjp));
+  return vjp ? gradient.written(*vjp) : gradient.generated(checkpoint, onRemark);
 }
 
 // grad_engine.cpp calls custom above directly, because it may fail.

@@ -12,9 +12,7 @@
 
 namespace tg {
 
-const NdArray* RunResult::result(std::string_view name) const {
-  return secondOf(results, name);
-}
+const NdArray* RunResult::result(std::string_view name) const { return secondOf(results, name); }
 
 Interpreter::Interpreter(std::unique_ptr<InterpState> state) : state_(std::move(state)) {}
 Interpreter::Interpreter(Interpreter&&) noexcept = default;

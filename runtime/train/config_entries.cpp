@@ -2,6 +2,7 @@
 #include "runtime/train/config_entries.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdint>
 

@@ -229,7 +229,6 @@ void Trainer::endAtFault(std::string fault, int64_t step) {
   summary_.fault = std::move(fault);
   const std::string data = notFiniteInput(step);
   if (!data.empty()) summary_.faultNotes.push_back("input " + data);
-  for (const auto& [name, found] : given_) summary_.faultNotes.push_back(found + " before the first step");
 }
 
 /// Names a tensor that the step has spoiled, for a note. A step begun after it may have spoiled others.
@@ -239,6 +238,14 @@ Result<void> Trainer::lookAtFault() {
          notFinite(session_.tensors(ItemKind::param), session_.tensors(ItemKind::state)));
   if (!found.empty())
     summary_.faultNotes.push_back(fmt::format("{} after step {}", found, session_.steps() * options_.stride));
+  // A state that is not finite may be a mask; a parameter is more likely a mistake.
+  std::vector<std::string> params;
+  for (const auto& [name, given] : given_)
+    if (given.starts_with(kindText(ItemKind::param))) params.push_back(given);
+  if (!params.empty())
+    summary_.faultNotes.push_back(fmt::format(
+        "{} since training began{}", params[0],
+        params.size() == 1 ? "" : fmt::format(", and so are elements of {} more", params.size() - 1)));
   return {};
 }
 

@@ -2,6 +2,7 @@
 #include "tools/driver/run_config.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -131,8 +132,8 @@ class RunConfigFormat : public CLI::Config {
 }  // namespace
 
 std::string fromAnyFolder(const std::string& option, const std::string& value) {
-  static const std::set<std::string> paths = {"FILE", "weights",     "init-from",       "tuning",
-                                              "out",  "emit-module", "load-pass-plugin"};
+  static const std::set<std::string> paths = {"FILE",   "weights", "init-from",
+                                              "tuning", "out",     "load-pass-plugin"};
   if (option == "data" || option == "set") return absoluteBindings(value);
   if (option == "target") return isTargetFile(value) ? absolutePath(value) : value;
   // A FILE that does not exist is the name of a model.

@@ -72,6 +72,7 @@ struct Sample : Verb {
     const std::string name = func->name;
     model.states = true;
     TG_TRY(const OpenModel open, openModel(model, std::move(module), {name}));
+    model.given.reset();  // its checkpoint may be pruned now
     flags.seed = model.seed;
     TG_CHECK(write(Sampler(*open.session, *open.source->func(name), vocabulary, flags)));
     return exitOk;

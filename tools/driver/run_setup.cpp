@@ -188,6 +188,11 @@ Error noParameters(const CLI::App& app, const std::string& file) {
   return usageError("give the parameters: --weights=PATH of a run, checkpoint or safetensors");
 }
 
+static void tellSkipped(const ModelFlags& flags, const Weights& weights) {
+  if (!flags.firstRank()) return;
+  for (const std::string& line : weights.skipped) fmt::print(stderr, "warning: {}\n", line);
+}
+
 Result<std::string> takeRun(ModelFlags& flags) {
   const TrainedKind kind = trainedKind(flags.file);
   if (kind != TrainedKind::run && kind != TrainedKind::checkpoint) return std::string();
@@ -198,6 +203,7 @@ Result<std::string> takeRun(ModelFlags& flags) {
   std::string run = trained.run;
   if (!flags.weights.empty()) return run;
   flags.weights = flags.file;
+  tellSkipped(flags, trained);
   flags.given = std::make_shared<Weights>(std::move(trained));
   return run;
 }
@@ -284,12 +290,10 @@ Result<void> restoreStates(const OpenModel& model, const Weights& weights) {
 }
 
 Result<std::shared_ptr<const Weights>> givenWeights(const ModelFlags& flags) {
-  std::shared_ptr<const Weights> weights = flags.given;
-  if (!weights) {
-    TG_TRY(Weights opened, openWeights(flags.weights));
-    weights = std::make_shared<Weights>(std::move(opened));
-  }
-  return weights;
+  if (flags.given) return flags.given;
+  TG_TRY(Weights opened, openWeights(flags.weights));
+  tellSkipped(flags, opened);
+  return std::shared_ptr<const Weights>(std::make_shared<Weights>(std::move(opened)));
 }
 
 namespace {
@@ -303,8 +307,6 @@ bool leavePoolOut(const Module& module) {
 
 Result<void> loadWeights(const OpenModel& model, const ModelFlags& flags) {
   TG_TRY(const std::shared_ptr<const Weights> weights, givenWeights(flags));
-  if (flags.firstRank())
-    for (const std::string& line : weights->skipped) fmt::print(stderr, "warning: {}\n", line);
   if (flags.notes && weights->file != flags.weights)
     fmt::print(stderr, "note: parameters of {}\n", weights->taken);
   TG_TRY(const TensorSource matched, paramsOf(*weights, *model.session->module()));

@@ -160,7 +160,7 @@ struct OpenModel {
 Result<OpenModel> openModel(const ModelFlags& flags, std::unique_ptr<Module> module,
                             const std::vector<std::string>& entries);
 
-/// What --weights names: `given`, or opened here.
+/// What --weights names: `given`, or opened here, with warnings of newer checkpoints that cannot be used.
 Result<std::shared_ptr<const Weights>> givenWeights(const ModelFlags& flags);
 
 /// Writes the states that the model uses, from a checkpoint or a file, and sets the step of a checkpoint: functions then

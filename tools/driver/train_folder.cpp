@@ -79,11 +79,13 @@ Result<bool> isThere(const std::string& path) {
 }
 
 /// Whether the folder contains a run that was stopped before its first checkpoint, so that a new run may start in it.
-Result<bool> startsAnew(const std::string& dir) {
+Result<bool> startsAnew(const std::string& dir, bool goesOn) {
   TG_TRY(const bool begun, isThere(RunDir{dir}.config()));
   if (!begun) return false;
   TG_TRY(LatestCheckpoint latest, latestCheckpoint(dir));
   if (!latest.good && latest.skipped.empty()) return true;
+  if (goesOn)
+    return fail("{}: another process has begun this run meanwhile; repeat the command to go on with it", dir);
   return fail("{0} holds a run already: --resume={0} goes on with it, another --run-dir starts anew", dir);
 }
 
@@ -129,10 +131,7 @@ Result<void> claim(const ModelFlags& model, const TrainFlags& flags, OpenTrainin
     TG_TRY(RunLock lock, RunLock::take(dir));
     training.lock.emplace(std::move(lock));
   }
-  auto begun = startsAnew(dir);
-  if (!begun && flags.resume == "auto")
-    return fail("{}: another process has begun this run meanwhile; repeat the command to go on with it", dir);
-  TG_TRY(const bool anew, std::move(begun));
+  TG_TRY(const bool anew, startsAnew(dir, flags.resume == "auto"));
   return anew ? clearRun(training) : Result<void>();
 }
 
@@ -225,7 +224,9 @@ Result<std::string> resumedRun(const TrainFlags& flags) {
   std::string path = any ? flags.runDir : flags.resume;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   TG_TRY(const bool begun, isThere(RunDir{runOf(path)}.config()));
-  if (begun && path != runOf(path) && !stepOf(fs::path(path).filename().native()))
+  std::error_code error;
+  const fs::path named = fs::weakly_canonical(path, error);  // a link may have any name
+  if (begun && path != runOf(path) && !stepOf(named.filename().native()))
     return usageError(
         "--resume={}: this is no checkpoint of the run any more; to go on from it, move it to the "
         "ckpt folder of a copy of the run and rename it to step_N",
@@ -313,7 +314,7 @@ Result<std::string> freshRunDir(const ModelFlags& model, const TrainFlags& flags
     while (fs::exists(defaultName(model, number), error)) ++number;
     return defaultName(model, number);
   }
-  if (auto free = startsAnew(flags.runDir); !free) return free.takeError();
+  if (auto free = startsAnew(flags.runDir, flags.resume == "auto"); !free) return free.takeError();
   if (fs::exists(flags.runDir, error) && !fs::is_directory(flags.runDir, error))
     return fail("--run-dir={} is not a folder", flags.runDir);
   return flags.runDir;

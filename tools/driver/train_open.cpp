@@ -425,16 +425,13 @@ static Result<void> takeStart(ModelFlags& model, const TrainFlags& flags, const 
 
 /// Compiles the module and opens it on its device.
 static Result<void> compileTraining(ModelFlags& model, const TrainFlags& flags,
-                                    std::unique_ptr<Module> module, OpenTraining& out) {
-  std::vector<std::string> entries = {kTrain};
-  if (out.feed->evalBatches()) entries.emplace_back(kEval);
-  if (flags.sampleEvery) entries.emplace_back("predict");
+                                    const std::vector<std::string>& entries, std::unique_ptr<Module> module,
+                                    OpenTraining& out) {
   if (!out.resumed && !model.memory.empty() && flags.microBatch == 0)
     model.smaller = rowsWithin(model, *module, entries, out.microBatch, out.notes);
   auto opened = openModel(model, std::move(module), entries);
   model.smaller = nullptr;
   TG_TRY(out.model, std::move(opened));
-  TG_CHECK(checkOnlyReads(*out.model.source, entries));
   return checkLearns(model, out);
 }
 
@@ -455,6 +452,10 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
     TG_TRY(model.given, givenWeights(model));
   }
   TG_CHECK(takeData(model, flags, saved, *module, out));
+  std::vector<std::string> entries = {kTrain};
+  if (out.feed->evalBatches()) entries.emplace_back(kEval);
+  if (flags.sampleEvery) entries.emplace_back("predict");
+  TG_CHECK(checkOnlyReads(*module, entries));
   RankShare share;
   if (out.resumed) {
     TG_CHECK(checkSameData(run, flags, saved, out));
@@ -479,7 +480,7 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   if (share.split > 1) TG_CHECK(setBatch(kTrain, batchSize(*module->func(kTrain)) / share.split, module));
   TG_CHECK(runInParts(flags.microBatch, model, module, out.notes));
   TG_CHECK(takeStart(model, flags, run, share, module, out));
-  TG_CHECK(compileTraining(model, flags, std::move(module), out));
+  TG_CHECK(compileTraining(model, flags, entries, std::move(module), out));
   if (model.given) TG_CHECK(takeOwnStates(*model.given, states, out));
   model.given.reset();
   if (flags.sampleEvery) TG_CHECK(openSampler(flags, model.seed, out));

@@ -60,7 +60,11 @@ Result<RankShare> shareOf(const CLI::App& app, const ModelFlags& model, const Tr
   final.file = RunDir{run}.finalModule();
   final.dims.clear();  // already set in the module's text
   RankShare share;
-  TG_TRY(share.ran, loadModule(app, final));
+  auto ran = loadModule(app, final);
+  if (!ran)
+    return ran.takeError().note(
+        nullptr, "{} compiled this; --init-from={} starts a new run from its parameters", saved.version, run);
+  TG_TRY(share.ran, std::move(ran));
   const int64_t calls = callsPerUpdate(*share.ran), rows = batchSize(*source.func(kTrain));
   // Each call takes a batch, or with --micro-batch a part of one.
   const int64_t parts = flags.microBatch && rows ? rows / flags.microBatch : 1;
