@@ -20,9 +20,8 @@ Result<void> verifyForm(const Op& op);
 Result<void> verifyPlan(const Module& module);
 
 /// No device today runs a kernel beyond these limits; a target's own limits are checked where kernels are made.
-constexpr int64_t kMaxInvocations = 1024;  ///< in a workgroup
-constexpr int64_t kMaxAlongZ =
-    64;  ///< of these along z: every Vulkan device has them, and shaderc accepts no more
+constexpr int64_t kMaxInvocations = 1024;   ///< in a workgroup
+constexpr int64_t kMaxAlongZ = 64;          ///< along z; shaderc accepts no more
 constexpr int64_t kMaxSharedBytes = 65536;  ///< of shared memory in a workgroup
 constexpr int64_t kMaxLocalBytes = 524288;  ///< of local buffers in an invocation, as on NVIDIA's GPUs
 
