@@ -26,7 +26,7 @@ class GlslHelpers {
   /// operands; "MulHi", "MulSat"; "Log" and "Log2", which handle subnormal numbers; "ZeroTimes", "ZeroOver" and
   /// "OverZero", which are 0·x, 0/x and x/0; "HalfBits" and "Bf16Bits", which round to a type's bits, and
   /// "HalfValue" and "Bf16Value", which turn bits in a u32 into the value; "Bf16Near" and "Bf16Cut", which
-  /// round to bf16 in f32; "ExactTerm" and "ExactRound".
+  /// round and truncate to bf16 in f32; "ExactTerm" and "ExactRound".
   std::string need(const std::string& kind, const Type& type);
   /// The text of the functions needed so far, sorted by name, each after those that it calls.
   std::string text() const;

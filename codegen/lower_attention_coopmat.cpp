@@ -6,8 +6,9 @@
 //   forward    p = 2^(s·c - m), m a maximum of the row's s·c so far, c = scale·log₂e
 //   gradients  p = 2^(s·c - lse·log₂e), ds = p·(do·vᵀ·scale - delta·scale)
 //
-// Weights become bf16 by truncation, which takes no operation. It makes them smaller by kMeanCut on average, so their
-// exponents are raised by log₂(1 + kMeanCut) before (`lift`), and the forward sums are divided by as much less.
+// Weights become bf16 by truncation, which makes them smaller by kMeanCut on average. So their exponents are raised by
+// `lift` = log₂(1 + kMeanCut). The forward pass divides its results by sums of raised weights, and multiplies them by
+// 1 + kMeanCut for that.
 //
 // If rows are wide, two subgroups have the same own rows, and each takes half of the columns (`share`): of the
 // factors of the scores, so that they add up their scores, and of the results. Both then have the same weights.
@@ -168,8 +169,8 @@ void CoopmatAttention::multiply(const Factor& a, const Factor& b, Sums& sums) {
   sums.high = sums.high.value ? kernel_.add(sums.high, fresh) : fresh;
 }
 
-/// For a query, the log-sum-exp times log₂e less the lift, or δ times the scale. For f32x3, the log-sum-exp, or δ in the unit of
-/// ds'.
+/// For a query, the log-sum-exp times log₂e less the lift, or δ times the scale. For f32x3, the log-sum-exp, or δ in the
+/// unit of ds'.
 KV CoopmatAttention::scaledNumber(int operand, const Index& row) {
   const KV x = number(operand, row);
   if (!split_ && operand == Of::lse)
@@ -343,7 +344,7 @@ void CoopmatAttention::raise(size_t row, const KV& least, const Parts& whole, Pa
   rescale(row, shrink, sums);
 }
 
-/// Weights are powers of the exponents score + shift, where -shift is a maximum of the row so far, less the lift. The first scores
+/// Weights are powers of the exponents score + shift, where lift - shift is a maximum of the row so far. The first scores
 /// set shift. It changes, and the sums are rescaled, only if an exponent of any row of the subgroup exceeds kRoom.
 void CoopmatAttention::weigh(int64_t from, Parts& scores, std::span<KV> shift, std::span<KV> total,
                              std::span<KV> sums) {
@@ -523,8 +524,7 @@ void CoopmatAttention::storeStatistics(std::span<const KV> lse) {
     });
 }
 
-/// The factor by which a row's exponents raised its weights. A shift as large as that of a row with masked scores only
-/// has no digits for the lift.
+/// 2^lift, or 1 for a row whose shift is so large that f32 rounded the lift away, as with masked scores only.
 KV CoopmatAttention::liftOf(const KV& shift) {
   const KV size = kernel_.op(Opcode::k_abs, {shift}, DType::f32);
   const KV isSmall = kernel_.op(Opcode::k_lt, {size, KernelBuilder::f32(0x1p16)}, DType::i1);

@@ -13,7 +13,7 @@ auto* valueIn(Map& map, const Key& key) {
   return at == map.end() ? nullptr : &at->second;
 }
 
-/// The second part of the first pair of a list that begins with `first`, or null.
+/// In a list of pairs, the second part of the first pair whose first part is `first`, or null.
 template <class List, class First>
 auto* secondOf(List& list, const First& first) {
   const auto at = std::ranges::find_if(list, [&](const auto& pair) { return pair.first == first; });

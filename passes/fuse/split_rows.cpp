@@ -59,7 +59,7 @@ RowBounds RowSplitter::boundsFor(const Value& value, const Loc& loc, int64_t lim
   const Type& type = value.type;
   const RowBounds one{0, rowCount(type)};
   if (type.bytes() <= limit) return one;
-  RowBounds bounds = cutRows(rowCount(type), type.shape.back() * byteSize(type.dtype), limit);
+  RowBounds bounds = cutFinely(rowCount(type), type.shape.back() * byteSize(type.dtype), limit);
   // Whole entries where they fit: other ops need them.
   const int64_t count = entryCount(type);
   if (type.rank() > 2 && count < rowCount(type)) {
@@ -69,7 +69,6 @@ RowBounds RowSplitter::boundsFor(const Value& value, const Loc& loc, int64_t lim
       for (int64_t& bound : bounds) bound *= rowCount(type) / count;
     }
   }
-  if (bounds.size() < 3) bounds = cutFinely(rowCount(type), type.shape.back() * byteSize(type.dtype), limit);
   if (bounds.size() < 3) return one;
   context_.remark(loc, "%{} : {} takes {} bytes, more than {}; it is {} in {} pieces of {} rows", value.name,
                   type.str(), type.bytes(), limit, how, bounds.size() - 1, bounds[1]);

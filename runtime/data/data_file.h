@@ -20,6 +20,7 @@ class DataFile {
  public:
   /// Errors name the file and the system's reason. Directories and devices are errors.
   static Result<std::shared_ptr<const DataFile>> open(const std::string& path);
+
   const std::string& path() const { return path_; }
   /// The size in bytes when the file was opened.
   size_t size() const { return size_; }

@@ -71,6 +71,7 @@ class RunLock {
  public:
   /// The error says that another process trains there, or why the folder cannot be opened.
   static Result<RunLock> take(const std::string& runDir);
+
   /// An error if the folder has been renamed or removed: a file written to its path would then belong to another run.
   Result<void> check() const;
 

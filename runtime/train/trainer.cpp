@@ -83,7 +83,7 @@ Result<void> Trainer::prepare() {
                            const auto& [name, type] = source.tensors[tensor];
                            if (given_.contains(name)) return {};
                            std::string found = notFiniteIn(name, type, first, piece);
-                           if (!found.empty()) given_[name] = kindText(kind) + found;
+                           if (!found.empty()) given_[name] = std::move(found);
                            return {};
                          }));
   }
@@ -241,7 +241,7 @@ Result<void> Trainer::lookAtFault() {
   // A state that is not finite may be a mask; a parameter is more likely a mistake.
   std::vector<std::string> params;
   for (const auto& [name, given] : given_)
-    if (given.starts_with(kindText(ItemKind::param))) params.push_back(given);
+    if (session_.module()->find(ItemKind::param, name)) params.push_back(kindText(ItemKind::param) + given);
   if (!params.empty())
     summary_.faultNotes.push_back(fmt::format(
         "{} since training began{}", params[0],

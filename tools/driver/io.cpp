@@ -101,11 +101,8 @@ std::string beginningOf(const std::string& path, size_t most) {
 bool beginsText(std::string_view bytes) { return bytes.find('\0') == std::string_view::npos; }
 
 static Result<void> writeThrough(const std::string& path, const std::string& text) {
-  int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (file < 0) return cannot("write", path);
-  bool good = writeAll(file, text);
-  good = ::close(file) == 0 && good;
-  if (!good) return cannot("write", path);
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!file || !writeAll(file.get(), text) || !file.close()) return cannot("write", path);
   return {};
 }
 
@@ -118,14 +115,13 @@ static Result<void> writeBeside(const std::string& path, const std::string& text
   // A symbolic link stays: its target is replaced.
   const std::string target = fs::exists(status) ? fs::canonical(path, error).string() : path;
   std::string temporary = target + ".XXXXXX";
-  int file = ::mkstemp(temporary.data());
-  if (file < 0) return cannot("write", path);
+  Descriptor file(::mkstemp(temporary.data()));
+  if (!file) return cannot("write", path);
   // mkstemp makes the file private; give it the mode of the existing file, or of a new one.
   mode_t mask = ::umask(0);
   ::umask(mask);
   mode_t mode = fs::exists(status) ? static_cast<mode_t>(status.permissions()) & 0777 : 0666 & ~mask;
-  bool good = writeAll(file, text) && ::fchmod(file, mode) == 0;
-  good = ::close(file) == 0 && good;
+  const bool good = writeAll(file.get(), text) && ::fchmod(file.get(), mode) == 0 && file.close();
   if (good && name(temporary.c_str(), target.c_str())) return {};
   Error why = cannot("write", path);
   ::unlink(temporary.c_str());

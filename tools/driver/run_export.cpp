@@ -36,13 +36,14 @@ bool isThere(const fs::path& path) {
 /// The parameters for a path to a run, a checkpoint or a file.
 struct Source {
   fs::path module;
-  std::optional<Weights> weights;  ///< keeps a checkpoint from being pruned
+  std::shared_ptr<const Weights> weights;  ///< keeps a checkpoint from being pruned
 };
 
 /// Opens the verified checkpoint, or the file, for a path.
 Result<void> takeWeights(const fs::path& path, Source& out) {
-  TG_TRY(out.weights, openWeights(path.string()));
-  for (const std::string& line : out.weights->skipped) fmt::print(stderr, "warning: {}\n", line);
+  ModelFlags flags;
+  flags.weights = path.string();
+  TG_TRY(out.weights, givenWeights(flags));
   return {};
 }
 

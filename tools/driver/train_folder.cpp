@@ -78,7 +78,8 @@ Result<bool> isThere(const std::string& path) {
   return fs::exists(status);
 }
 
-/// Whether the folder contains a run that was stopped before its first checkpoint, so that a new run may start in it.
+/// Whether the folder contains a run that was stopped before its first checkpoint, so that a new run may start in it. An
+/// error if it holds a run with checkpoints; `goesOn` says that the command would resume one.
 Result<bool> startsAnew(const std::string& dir, bool goesOn) {
   TG_TRY(const bool begun, isThere(RunDir{dir}.config()));
   if (!begun) return false;
