@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/kernel/axis_names.h"
 #include "ir/parser_rules.h"
 #include "ir/text.h"
-#include "ir/text_file.h"
 
 namespace tg {
 

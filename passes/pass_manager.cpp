@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a pipeline: stage check, verification before and after each pass, hooks, reproducers.
 #include <algorithm>
-#include <fstream>
 
 #include <fmt/format.h>
 
 #include "ir/exceptions.h"
+#include "ir/file_io.h"
 #include "ir/parser.h"
 #include "ir/stopwatch.h"
 #include "ir/verify.h"
@@ -120,11 +120,9 @@ std::string reproducerText(const std::string& pipeline, const std::string& modul
 
 std::string PassManager::writeReproducer(int index, const std::string& before) const {
   if (reproducer_.empty()) return "";
-  std::ofstream file(reproducer_, std::ios::binary);
-  file << reproducerText(strFrom(index, false), before);
-  file.close();
-  return file ? fmt::format("the module before the pass is in {}", reproducer_)
-              : fmt::format("the reproducer {} cannot be written", reproducer_);
+  const auto written = writeFile(reproducer_, reproducerText(strFrom(index, false), before));
+  return written ? fmt::format("the module before the pass is in {}", reproducer_)
+                 : fmt::format("there is no reproducer: {}", written.error().message());
 }
 
 Result<double> PassManager::runPass(int index, const Bound& bound, const std::string& before,

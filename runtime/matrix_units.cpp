@@ -12,11 +12,11 @@
 #include <fmt/format.h>
 
 #include "codegen/schedule.h"
+#include "ir/file_io.h"
 #include "ir/json_text.h"
 #include "ir/parser.h"
 #include "ir/text.h"
 #include "runtime/compile.h"
-#include "runtime/data/file_io.h"
 #include "runtime/tune.h"
 
 namespace tg {
@@ -85,9 +85,7 @@ Known& known() {
 MatrixFigures kept(const std::string& file, const MatrixFigures& measured) {
   if (file.empty()) return measured;
   if (auto others = readMatrixFigures(file)) return *others;
-  std::error_code ignored;
-  std::filesystem::create_directories(std::filesystem::path(file).parent_path(), ignored);
-  (void)writeMatrixFigures(file, measured);
+  if (makeFolder(std::filesystem::path(file).parent_path())) (void)writeMatrixFigures(file, measured);
   return measured;
 }
 

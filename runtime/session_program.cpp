@@ -2,12 +2,12 @@
 #include "runtime/session_program.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 
 #include <fmt/format.h>
 
 #include "ir/dims.h"
+#include "ir/file_io.h"
 #include "ir/parser.h"
 #include "ir/stopwatch.h"
 #include "ir/text.h"
@@ -202,9 +202,7 @@ void SessionProgram::addSource(const std::string& function, Source source) {
 
 /// Creates the cache folder if it does not exist.
 Result<void> SessionProgram::savePipelines(const std::string& file) const {
-  std::error_code error;
-  if (std::filesystem::create_directories(options_.cache, error); error)
-    return fail("{}: cannot make the folder: {}", options_.cache, error.message());
+  TG_CHECK(makeFolder(options_.cache));
   return device_->saveCache(file);
 }
 

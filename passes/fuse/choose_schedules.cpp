@@ -23,11 +23,11 @@
 #include "ir/access.h"
 #include "ir/attention_parts.h"
 #include "ir/builder.h"
+#include "ir/file_io.h"
 #include "ir/op_bytes.h"
 #include "ir/parser.h"
 #include "ir/schedule.h"
 #include "ir/text.h"
-#include "ir/text_file.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/pass.h"
 

@@ -10,7 +10,7 @@
 //   is unmarked.
 // Where: first of fuse. The results of earlier passes (gradients, optimizers) are the same for all targets.
 
-#include "ir/text_file.h"
+#include "ir/file_io.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
 

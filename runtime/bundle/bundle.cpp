@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/bundle/bundle.h"
 
-#include <unistd.h>
-
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -10,10 +8,11 @@
 
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/parser.h"
 #include "ir/text.h"
 #include "runtime/commands.h"
-#include "runtime/data/file_io.h"
+#include "runtime/train/checkpoint_folder.h"
 
 namespace tg {
 
@@ -132,30 +131,12 @@ Result<void> mayWriteBundle(const std::string& path, bool force) {
 Result<void> writeBundle(const std::string& path, const BundleFiles& files, bool force) {
   TG_CHECK(mayWriteBundle(path, force));
   const fs::path target = folderOf(path);
-  std::error_code error;
-  const bool there = fs::exists(fs::symlink_status(target, error));
-  fs::path fresh = target, old = target;
-  fresh += fmt::format(".new-{}", ::getpid());
-  old += fmt::format(".old-{}", ::getpid());
-  auto failed = [&](const std::string& why) {
-    std::error_code ignored;
-    fs::remove_all(fresh, ignored);
-    return fail(why);
-  };
-  if (fs::create_directories(fresh / "kernels", error); error)
-    return failed(fmt::format("cannot create {}: {}", target.string(), error.message()));
-  for (const auto& [name, bytes] : files)
-    if (auto written = writeFile((fresh / name).string(), bytes); !written)
-      return failed(written.error().message());
-  if (there) fs::rename(target, old, error);
-  if (!error) fs::rename(fresh, target, error);
-  if (error) {
-    std::error_code ignored;
-    if (there && !fs::exists(target, ignored)) fs::rename(old, target, ignored);
-    return failed(fmt::format("cannot create {}: {}", target.string(), error.message()));
-  }
-  if (there) fs::remove_all(old, error);
-  return {};
+  const std::string parent = target.has_parent_path() ? target.parent_path().string() : ".";
+  TG_CHECK(makeFolder(parent));
+  TG_TRY(StagedFolder fresh, StagedFolder::create(parent, target.filename().string()));
+  TG_CHECK(makeFolder(fresh.path() + "/kernels"));
+  for (const auto& [name, bytes] : files) TG_CHECK(writeFile(fresh.path() + "/" + name, bytes));
+  return fresh.commit();
 }
 
 }  // namespace tg

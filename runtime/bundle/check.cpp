@@ -12,10 +12,10 @@
 
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/json_text.h"
 #include "ir/text.h"
 #include "runtime/bundle/bundle.h"
-#include "runtime/data/file_io.h"
 
 namespace tg {
 

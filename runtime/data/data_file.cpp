@@ -10,8 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "ir/file_io.h"
 #include "ir/text.h"
-#include "runtime/data/file_io.h"
 
 namespace tg {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "ir/file_io.h"
 #include "ir/result.h"
-#include "ir/text_file.h"
 
 namespace tg {
 

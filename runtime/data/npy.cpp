@@ -8,9 +8,9 @@
 #include <cstring>
 #include <optional>
 
+#include "ir/file_io.h"
 #include "ir/text.h"
 #include "runtime/data/elements.h"
-#include "runtime/data/file_io.h"
 
 namespace tg {
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/data/file_io.h"
+#include "ir/file_io.h"
 #include "runtime/data/npy.h"
 
 namespace tg {

@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "ir/file_io.h"
 #include "ir/text.h"
 #include "runtime/data/data_file.h"
 #include "runtime/data/elements.h"
-#include "runtime/data/file_io.h"
 
 namespace tg {
 
@@ -181,7 +181,7 @@ Result<void> writeSafetensors(const std::string& path, const TensorSource& tenso
   if (!header) return fail("{}: {}", path, header.error().message());
   TG_TRY(AtomicFile file, AtomicFile::create(path));
   TG_CHECK(writeBytes(*header, tensors, [&](std::span<const std::byte> bytes) { return file.write(bytes); }));
-  return file.commit();
+  return file.commitDurably();
 }
 
 namespace {

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <utility>
 
+#include "ir/file_io.h"
 #include "ir/philox.h"
 #include "ir/text.h"
-#include "runtime/data/file_io.h"
 #include "runtime/data/table.h"
 
 namespace tg {

@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/find.h"
 #include "ir/text.h"
-#include "runtime/data/file_io.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/train/checkpoint_folder.h"
 
@@ -82,14 +82,6 @@ Result<void> writeFolder(const std::string& folder, TrainState& state, const Ten
   return complete ? Result<void>() : complete.error();
 }
 
-Result<void> makeFolder(const std::string& path) {
-  std::error_code error;
-  if (!fs::create_directories(path, error) && error)
-    return fail("{}: cannot make a folder: {}", path, error.message());
-  const fs::path parent = fs::path(path).parent_path();
-  return syncFolder(parent.empty() ? "." : parent.string());
-}
-
 /// Whether a good checkpoint with these tensors and this evaluation exists.
 bool isSaved(const std::string& path, const TrainState& state) {
   std::error_code error;
@@ -101,6 +93,7 @@ bool isSaved(const std::string& path, const TrainState& state) {
 Result<void> save(const std::string& ckpt, TrainState& state, const TensorSource& params,
                   const TensorSource& states) {
   TG_CHECK(makeFolder(ckpt));
+  TG_CHECK(syncFolder(fs::path(ckpt).parent_path()));
   const std::string name = folderName(state.step);
   TG_TRY(StagedFolder folder, StagedFolder::create(ckpt, name));
   TG_CHECK(writeFolder(folder.path(), state, params, states));

@@ -18,9 +18,6 @@
 
 #include <fmt/format.h>
 
-#include "ir/text_file.h"
-#include "runtime/data/file_io.h"
-
 namespace tg {
 
 namespace {
@@ -89,6 +86,63 @@ std::string endLine(std::string_view text) {
 }
 
 }  // namespace
+
+struct FileHash {
+  XXH3_state_t* state = XXH3_createState();
+  uint64_t bytes = 0;
+  FileHash() { XXH3_64bits_reset(state); }
+  ~FileHash() { XXH3_freeState(state); }
+  void add(std::span<const std::byte> more) {
+    XXH3_64bits_update(state, more.data(), more.size());
+    bytes += more.size();
+  }
+  FileDigest digest() const { return {XXH3_64bits_digest(state), bytes}; }
+};
+
+NewFile::NewFile() : hash_(std::make_unique<FileHash>()) {}
+NewFile::NewFile(NewFile&&) noexcept = default;
+NewFile::~NewFile() = default;
+
+Result<NewFile> NewFile::create(const std::string& path) {
+  NewFile file;
+  file.path_ = path;
+  file.file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file.file_) return systemError(path, "write");
+  return file;
+}
+
+Result<void> NewFile::write(std::span<const std::byte> bytes) {
+  hash_->add(bytes);
+  return writeAll(file_.get(), asText(bytes)) ? Result<void>() : systemError(path_, "write");
+}
+
+Result<FileDigest> NewFile::finish() {
+  if (::fsync(file_.get()) != 0 || !file_.close()) return systemError(path_, "write");
+  return hash_->digest();
+}
+
+Result<FileDigest> digestFile(const std::string& path) {
+  TG_CHECK(expectFile(path));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return systemError(path, "open");
+  std::vector<std::byte> chunk(size_t{1} << 20);
+  FileHash hash;
+  while (true) {
+    const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return systemError(path, "read");
+    if (got == 0) break;
+    hash.add(std::span(chunk).first(static_cast<size_t>(got)));
+  }
+  return hash.digest();
+}
+
+Result<void> syncFolder(const std::string& path) {
+  const Descriptor folder = Descriptor::ofFolder(path);
+  if (!folder) return systemError(path, "open");
+  if (::fsync(folder.get()) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS) return {};
+  return systemError(path, "write");
+}
 
 std::string formatComplete(const FileDigests& files) {
   std::string text = fmt::format("{}\n", kTitle);

@@ -2,14 +2,15 @@
 // The files of a checkpoint folder: its COMPLETE, and the atomic replacement of one folder by another.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "ir/result.h"
-#include "runtime/data/file_io.h"
+#include "ir/file_io.h"
 
 namespace tg {
 
@@ -17,6 +18,41 @@ inline constexpr std::string_view kModelFile = "model.safetensors";
 inline constexpr std::string_view kOptimizerFile = "optim.safetensors";
 inline constexpr std::string_view kStateFile = "state.json";
 inline constexpr std::string_view kCompleteFile = "COMPLETE";
+
+/// A checksum of a file.
+struct FileDigest {
+  uint64_t xxh3 = 0;   ///< XXH3-64 of the bytes
+  uint64_t bytes = 0;  ///< its size
+  bool operator==(const FileDigest&) const = default;
+};
+/// Reads a regular file once, a megabyte at a time. Errors name the file and the system's reason.
+Result<FileDigest> digestFile(const std::string& path);
+
+struct FileHash;  ///< makes a FileDigest
+
+/// A new file under its own name, for a folder that nobody reads before it is complete. If a write fails, the owner of
+/// the folder must remove the file.
+class NewFile {
+ public:
+  /// The file must not exist.
+  static Result<NewFile> create(const std::string& path);
+  NewFile(NewFile&&) noexcept;
+  ~NewFile();
+
+  Result<void> write(std::span<const std::byte> bytes);
+  /// Syncs and closes the file. The digest is that of the bytes written, which are not read back.
+  Result<FileDigest> finish();
+
+ private:
+  NewFile();
+  std::string path_;
+  std::unique_ptr<FileHash> hash_;
+  Descriptor file_;
+};
+
+/// Makes renames and new names in a folder survive a power failure. A file system that cannot sync folders is no error;
+/// a disk failure is.
+Result<void> syncFolder(const std::string& path);
 
 using FileDigests = std::vector<std::pair<std::string, FileDigest>>;
 

@@ -15,10 +15,10 @@
 
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/find.h"
 #include "ir/json_text.h"
 #include "ir/text.h"
-#include "runtime/data/file_io.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/tensorboard.h"
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "ir/result.h"
-#include "runtime/data/file_io.h"
+#include "runtime/train/log_file.h"
 
 namespace tg {
 

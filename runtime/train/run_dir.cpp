@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 
 #include "ir/collective.h"
+#include "ir/file_io.h"
 #include "ir/find.h"
-#include "ir/text_file.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/checkpoint_folder.h"

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "ir/file_io.h"
 #include "ir/result.h"
-#include "ir/text_file.h"
 #include "runtime/runner.h"
 #include "runtime/train/checkpoint.h"
 

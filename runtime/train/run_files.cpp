@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/text.h"
-#include "runtime/data/file_io.h"
 #include "runtime/train/run_dir.h"
 
 namespace tg {

@@ -15,8 +15,8 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/json_text.h"
-#include "runtime/data/file_io.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/config_entries.h"
 #include "runtime/train/run_dir.h"

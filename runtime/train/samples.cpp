@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ir/file_io.h"
 #include "ir/json_text.h"
-#include "runtime/data/file_io.h"
 #include "runtime/train/run_dir.h"
 
 namespace tg {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "ir/result.h"
-#include "runtime/data/file_io.h"
+#include "runtime/train/log_file.h"
 
 namespace tg {
 

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/json_text.h"
-#include "runtime/data/file_io.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/checkpoint_folder.h"
 

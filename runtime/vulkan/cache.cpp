@@ -1,41 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pipeline cache on disk. A driver checks only the header that it wrote, so the file has a checksum of its whole
-// contents: a truncated or damaged file must not reach the driver.
-#include <algorithm>
+// The pipeline cache on disk. A driver checks only the header that it wrote, so the file is sealed: a truncated or damaged
+// file must not reach the driver.
 #include <cstring>
 #include <filesystem>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#include "runtime/data/file_io.h"
+#include "ir/file_io.h"
 #include "runtime/vulkan/device_state.h"
 
 namespace tg::vulkan {
 
 namespace {
 
-constexpr char magic[8] = {'t', 'g', 'p', 'i', 'p', 'e', '0', '1'};
+constexpr Seal seal{"tgpipe02", {}};
 
 /// A driver never removes entries from a cache, so a file that has grown to this size is discarded.
 constexpr uintmax_t mostBytes = uintmax_t(256) << 20;
-
-struct FileHeader {
-  char magic[8];
-  uint64_t bytes;
-  uint64_t checksum;
-};
-
-/// The driver's part of a file, or empty if the file is damaged or cannot be read.
-std::span<const std::byte> payload(const Result<std::vector<std::byte>>& file) {
-  FileHeader header;
-  if (!file || file->size() < sizeof header) return {};
-  std::memcpy(&header, file->data(), sizeof header);
-  const std::span<const std::byte> data = std::span(*file).subspan(sizeof header);
-  if (std::memcmp(header.magic, magic, sizeof magic) || header.bytes != data.size()) return {};
-  if (XXH3_64bits(data.data(), data.size()) != header.checksum) return {};
-  return data;
-}
 
 bool madeBy(const Probe& probe, std::span<const std::byte> data) {
   VkPipelineCacheHeaderVersionOne header;
@@ -54,8 +33,7 @@ Result<bool> Device::loadCache(const std::string& path) {
   std::error_code absent;
   if (const uintmax_t bytes = std::filesystem::file_size(path, absent); absent || bytes > mostBytes)
     return false;
-  const auto file = readFile(path);
-  const std::span<const std::byte> data = payload(file);
+  const std::vector<std::byte> data = readSealed(path, seal);
   if (!madeBy(state_->probe, data)) return false;
   const VolkDeviceTable& vk = state_->vk();
   auto info = typed<VkPipelineCacheCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO);
@@ -87,16 +65,7 @@ Result<void> Device::saveCache(const std::string& path) {
   }
   if (result != VK_SUCCESS) return state_->failure(result, "reading the pipeline cache");
 
-  const auto before = readFile(path);
-  const std::span<const std::byte> kept = payload(before);
-  if (std::equal(kept.begin(), kept.end(), data.begin(), data.end())) return {};
-
-  FileHeader header{{}, data.size(), XXH3_64bits(data.data(), data.size())};
-  std::memcpy(header.magic, magic, sizeof magic);
-  TG_TRY(AtomicFile out, AtomicFile::create(path));
-  TG_CHECK(out.write(std::as_bytes(std::span(&header, 1))));
-  TG_CHECK(out.write(data));
-  return out.commit();
+  return readSealed(path, seal) == data ? Result<void>() : writeSealed(path, seal, data);
 }
 
 }  // namespace tg::vulkan

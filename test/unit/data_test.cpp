@@ -4,15 +4,17 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <initializer_list>
 #include <limits>
 #include <map>
 
 #include <fmt/format.h>
 
-#include "runtime/data/file_io.h"
+#include "ir/file_io.h"
 #include "runtime/data/npy.h"
 #include "runtime/data/safetensors.h"
+#include "runtime/train/log_file.h"
 #include "test/unit/data_test_support.h"
 
 namespace tg {
@@ -327,6 +329,44 @@ TEST_F(Files, TemporaryFilesOfOthersAreNoObstacle) {
   ASSERT_OK(writing->write(bytesOf("newer")));
   ASSERT_OK(writing->commit());
   EXPECT_EQ(slurp("m"), "newer");
+}
+
+TEST_F(Files, AFileKeepsItsPermissionsAndItsLink) {
+  put("m", "old");
+  std::filesystem::permissions(path("m"), std::filesystem::perms(0640));
+  std::filesystem::create_symlink("m", path("link"));
+  ASSERT_OK(writeFile(path("link"), bytesOf("new")));
+  EXPECT_EQ(slurp("m"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_EQ(std::filesystem::status(path("m")).permissions(), std::filesystem::perms(0640));
+}
+
+TEST_F(Files, TheFirstToMakeAFileMakesIt) {
+  auto first = AtomicFile::create(path("m")), second = AtomicFile::create(path("m"));
+  ASSERT_OK(first);
+  ASSERT_OK(second);
+  ASSERT_OK(first->write(bytesOf("1")));
+  ASSERT_OK(second->write(bytesOf("2")));
+  EXPECT_TRUE(*second->commitIfAbsent());
+  EXPECT_FALSE(*first->commitIfAbsent());
+  EXPECT_EQ(slurp("m"), "2");
+}
+
+TEST_F(Files, ASealedFileIsTheEntryOrNothing) {
+  const Seal seal{"tgtest01", "a"};
+  ASSERT_OK(writeSealed(path("m"), seal, bytesOf("bytes")));
+  const std::string good = slurp("m");
+  EXPECT_EQ(asText(readSealed(path("m"), seal)), "bytes");
+  EXPECT_TRUE(readSealed(path("m"), {"tgtest01", "b"}).empty()) << "another entry";
+  EXPECT_TRUE(readSealed(path("m"), {"tgtest02", "a"}).empty()) << "another version";
+  for (size_t i = 0; i < good.size(); ++i) {
+    put("m", good.substr(0, i));
+    EXPECT_TRUE(readSealed(path("m"), seal).empty()) << i;
+    std::string bad = good;
+    bad[i] ^= 1;
+    put("m", bad);
+    EXPECT_TRUE(readSealed(path("m"), seal).empty()) << i;
+  }
 }
 
 TEST_F(Files, SetAsideReplacesNothing) {

@@ -163,7 +163,7 @@ TEST(SessionModule, OptionsAreCheckedOnEveryDevice) {
   options.memory = "1GiB";
   options.tuning = "/nowhere/tuning.txt";
   EXPECT_EQ(messageOf(Session::create(model(), options)),
-            "cannot open /nowhere/tuning.txt: No such file or directory");
+            "/nowhere/tuning.txt: cannot open: No such file or directory");
   options.tuning.clear();
   EXPECT_TRUE(Session::create(model(), options));
 }

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "codegen/shader.h"
+#include "ir/file_io.h"
 #include "test/unit/temp_folder.h"
 
 namespace fs = std::filesystem;
@@ -96,17 +97,18 @@ TEST_F(ShaderCacheTest, TrimsTheOldestToTheBound) {
 
 TEST_F(ShaderCacheTest, TrimDropsWhatStoppedWritersLeft) {
   ShaderCache cache(folder_);
-  fs::path stale = folder_ / "a.1.0.tmp", fresh = folder_ / "b.2.0.tmp", foreign = folder_ / "notes.txt";
-  for (const fs::path& path : {stale, fresh, foreign}) std::ofstream(path) << "x";
-  makeOlder(stale, 2);
+  const fs::path stale = folder_ / "a.spv.tmp.1.0", foreign = folder_ / "notes.txt";
+  for (const fs::path& path : {stale, foreign}) std::ofstream(path) << "x";
   makeOlder(foreign, 2000);
+  const auto fresh = AtomicFile::create(folder_ / "b.spv");
+  ASSERT_TRUE(fresh);
   cache.trim();
   EXPECT_TRUE(fs::exists(stale)) << "nothing was stored, so nothing is looked at";
   cache.store(ShaderCache::key("a"), {1});
   cache.trim();
   EXPECT_FALSE(fs::exists(stale));
-  EXPECT_TRUE(fs::exists(fresh));
   EXPECT_TRUE(fs::exists(foreign));
+  EXPECT_EQ(fileCount(), 3u) << "what is being written stays";
 }
 
 TEST_F(ShaderCacheTest, WritersDoNotDisturbReaders) {

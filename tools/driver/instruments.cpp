@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/text_file.h"
+#include "ir/file_io.h"
 #include "tools/driver/io.h"
 
 namespace tg {
@@ -67,9 +67,7 @@ Result<void> addTree(PassManager& pipeline, const Command& command, int section,
   if (command.treeDir.empty()) return {};
   std::filesystem::path folder = command.treeDir;
   if (section > 0) folder /= fmt::format("section_{}", section);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return fail("cannot make the folder {}: {}", folder.string(), error.message());
+  TG_CHECK(makeFolder(folder));
   auto write = [folder, options = command.printOptions(), &failed](int number, const std::string& name,
                                                                    const Module& module) {
     if (failed) return;

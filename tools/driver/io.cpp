@@ -16,15 +16,11 @@
 
 #include <fmt/format.h>
 
-#include "ir/text_file.h"
+#include "ir/file_io.h"
 
 namespace tg {
 
 namespace fs = std::filesystem;
-
-static Error cannot(std::string_view what, const std::string& path) {
-  return fail("cannot {} {}: {}", what, path, std::strerror(errno));
-}
 
 Result<std::string> readInput(const std::string& path) {
   if (path != "-") return readTextFile(path);
@@ -100,32 +96,10 @@ std::string beginningOf(const std::string& path, size_t most) {
 
 bool beginsText(std::string_view bytes) { return bytes.find('\0') == std::string_view::npos; }
 
-static Result<void> writeThrough(const std::string& path, const std::string& text) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!file || !writeAll(file.get(), text) || !file.close()) return cannot("write", path);
-  return {};
-}
-
-/// Gives a finished file its name. False, with errno, on failure.
-using GiveName = std::function<bool(const char* temporary, const char* target)>;
-
-static Result<void> writeBeside(const std::string& path, const std::string& text, const GiveName& name) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  // A symbolic link stays: its target is replaced.
-  const std::string target = fs::exists(status) ? fs::canonical(path, error).string() : path;
-  std::string temporary = target + ".XXXXXX";
-  Descriptor file(::mkstemp(temporary.data()));
-  if (!file) return cannot("write", path);
-  // mkstemp makes the file private; give it the mode of the existing file, or of a new one.
-  mode_t mask = ::umask(0);
-  ::umask(mask);
-  mode_t mode = fs::exists(status) ? static_cast<mode_t>(status.permissions()) & 0777 : 0666 & ~mask;
-  const bool good = writeAll(file.get(), text) && ::fchmod(file.get(), mode) == 0 && file.close();
-  if (good && name(temporary.c_str(), target.c_str())) return {};
-  Error why = cannot("write", path);
-  ::unlink(temporary.c_str());
-  return why;
+static Result<AtomicFile> fileOf(const std::string& path, const std::string& text) {
+  TG_TRY(AtomicFile file, AtomicFile::create(path));
+  TG_CHECK(file.write(std::as_bytes(std::span(text))));
+  return file;
 }
 
 Result<void> writeOutput(const std::string& path, const std::string& text) {
@@ -133,25 +107,8 @@ Result<void> writeOutput(const std::string& path, const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     return {};  // runTool reports failures of standard output
   }
-  std::error_code error;
-  fs::file_status status = fs::status(path, error);
-  if (fs::is_directory(status)) return fail("cannot write {}: it is a directory", path);
-  if (fs::exists(status) && !fs::is_regular_file(status)) return writeThrough(path, text);
-  return writeBeside(
-      path, text, [](const char* temporary, const char* target) { return ::rename(temporary, target) == 0; });
-}
-
-/// Creates a file with its first text. False if another process has created it first.
-static Result<bool> addOutput(const std::string& path, const std::string& text) {
-  bool taken = false;
-  auto added = writeBeside(path, text, [&](const char* temporary, const char* target) {
-    if (::link(temporary, target) == 0) return ::unlink(temporary) == 0;
-    taken = errno == EEXIST;
-    // A file system without hard links cannot create a name exclusively.
-    return (errno == EPERM || errno == EOPNOTSUPP) && ::rename(temporary, target) == 0;
-  });
-  if (!added && !taken) return added.takeError();
-  return !taken;
+  TG_TRY(AtomicFile file, fileOf(path, text));
+  return file.commit();
 }
 
 Result<void> updateOutput(const std::string& path, const ChangeText& change) {
@@ -161,13 +118,14 @@ Result<void> updateOutput(const std::string& path, const ChangeText& change) {
     if (!fs::is_regular_file(there)) {
       TG_TRY(const std::string text, change({}));
       if (fs::exists(there) || path == "-") return writeOutput(path, text);
-      TG_TRY(const bool added, addOutput(path, text));
+      TG_TRY(AtomicFile file, fileOf(path, text));
+      TG_TRY(const bool added, file.commitIfAbsent());
       if (added) return {};
       continue;
     }
     const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!file && errno == ENOENT) continue;
-    if (!file) return cannot("open", path);
+    if (!file) return systemError(path, "open");
     while (::flock(file.get(), LOCK_EX) != 0 && errno == EINTR) {
     }
     // The previous holder of the lock has replaced the file.

@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "ir/dims.h"
+#include "ir/file_io.h"
 #include "ir/text.h"
 #include "runtime/batch.h"
-#include "runtime/data/file_io.h"
 #include "runtime/data/npy.h"
 #include "runtime/data/spec.h"
 #include "tools/driver/io.h"

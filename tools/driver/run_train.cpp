@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/text.h"
-#include "runtime/data/file_io.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/train/run_dir.h"
 #include "tools/driver/run_config.h"

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ir/file_io.h"
 #include "ir/json_text.h"
 #include "ir/op_view.h"
 #include "ir/text.h"
@@ -152,9 +153,7 @@ struct TuneVerb : Verb {
       const std::string folder = model.noCache ? "" : userCacheFolder();
       out = tuningFile(folder, device);
       if (out.empty()) return usageError("there is no folder for caches to keep the file in: give -o FILE");
-      std::error_code failed;
-      fs::create_directories(folder, failed);
-      if (failed) return fail("{}: {}", folder, failed.message());
+      TG_CHECK(makeFolder(folder));
     }
     TG_CHECK(withCode(exitUsage, ofCache ? mayWrite("--out", out)
                                          : mayReplace("--out", out, beginsTuning, filesRead(model))));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "codegen/glsl.h"
+#include "ir/file_io.h"
 #include "ir/json_text.h"
 #include "ir/parser.h"
 #include "ir/text.h"
@@ -15,7 +16,6 @@
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"
 #include "runtime/compile.h"
-#include "runtime/data/file_io.h"
 #include "runtime/data/npy.h"
 #include "runtime/interp/kernel_interp.h"
 #include "tools/driver/io.h"
@@ -52,9 +52,7 @@ Result<std::string> dumpStep(const std::string& dir, const std::string& function
                              const KernelStep& step, const vulkan::DeviceInfo& device) {
   namespace fs = std::filesystem;
   fs::path folder = fs::path(dir) / fmt::format("{}-{}-{}", function, step.number, step.kernel->name);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) return fail("cannot make {}: {}", folder.string(), error.message());
+  TG_CHECK(makeFolder(folder));
   for (const StepBuffer& buffer : step.buffers) {
     auto path = [&](const char* what) {
       return (folder / fmt::format("{}_{}.npy", what, buffer.name)).string();

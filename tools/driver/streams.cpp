@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/text_file.h"
+#include "ir/file_io.h"
 
 namespace tg {
 

@@ -8,10 +8,12 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/json_text.h"
 #include "ir/parser.h"
 #include "ir/text.h"
-#include "runtime/data/file_io.h"
+#include "runtime/train/checkpoint_folder.h"
+#include "runtime/train/log_file.h"
 #include "runtime/train/plan_report.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
@@ -35,7 +37,7 @@ class FirstFiles {
   }
   /// Renames them in the order in which they were added.
   Result<void> commit() {
-    for (AtomicFile& file : files_) TG_CHECK(file.commit());
+    for (AtomicFile& file : files_) TG_CHECK(file.commitDurably());
     return {};
   }
 
@@ -90,18 +92,14 @@ Result<bool> startsAnew(const std::string& dir, bool goesOn) {
   return fail("{0} holds a run already: --resume={0} goes on with it, another --run-dir starts anew", dir);
 }
 
-Error cannotMake(const std::string& dir, const std::error_code& error) {
-  return fail("cannot make the run's folder {}: {}", dir, error.message());
-}
-
 /// Creates a new folder with the first free default name. If several runs start at once, each creates its own.
 Result<std::string> makeDefault(const ModelFlags& model) {
+  TG_CHECK(makeFolder("runs"));
   std::error_code error;
-  fs::create_directories("runs", error);
   for (int number = 1;; ++number) {
     const std::string dir = defaultName(model, number);
-    if (error) return cannotMake(dir, error);
     if (fs::create_directory(dir, error)) return dir;
+    if (error) return fail("{}: cannot make the folder: {}", dir, error.message());
   }
 }
 
@@ -123,11 +121,10 @@ Result<void> clearRun(OpenTraining& training) {
 Result<void> claim(const ModelFlags& model, const TrainFlags& flags, OpenTraining& training) {
   std::string& dir = training.options.runDir;
   if (!training.lock) {
-    std::error_code error;
     if (flags.runDir.empty()) {
       TG_TRY(dir, makeDefault(model));
-    } else if (fs::create_directories(dir, error); error) {
-      return cannotMake(dir, error);
+    } else {
+      TG_CHECK(makeFolder(dir));
     }
     TG_TRY(RunLock lock, RunLock::take(dir));
     training.lock.emplace(std::move(lock));
