@@ -8,6 +8,7 @@
 #include "codegen/emit_region.h"
 #include "codegen/product.h"
 #include "codegen/schedule.h"
+#include "ir/divide.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
 
@@ -248,7 +249,7 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
   kernel_.at(level, [&] {
     KV start = neutral(combine, dtype);
     if (lanes) start = kernel_.splat(start);
-    int64_t rounds = (count + rows_.width * step - 1) / (rows_.width * step);
+    int64_t rounds = divideCeil(count, rows_.width * step);
     auto body = [&](const Index& round, const std::vector<KV>& carried) {
       Index offset = space_.add(space_.scale(round, rows_.width * step), space_.scale(rows_.lane, step));
       if (vector) offset = space_.add(offset, IndexSpace::lane());
@@ -326,7 +327,7 @@ KV RegionEmitter::argExtremum(const Op& op, const Indices& at) {
     const Index own = space_.max(rows_.lane) < count ? rows_.lane : ofRow(rows_.lane, count).second;
     start[0] = kernel_.select(first, take(own), neutral(combine, dtype));
   });
-  const std::vector<KV> best = over(level, (count + width - 1) / width, 1, start, body);
+  const std::vector<KV> best = over(level, divideCeil(count, width), 1, start, body);
   // Invocations that do not hold the row's extremum vote for no index; the least of the others is the answer.
   if (!shared) return best[1];
   KV out;
@@ -390,7 +391,7 @@ KV RegionEmitter::element(at::scatter_add, const Op& op, const Indices& at) {
     return kernel_.add(sum, emit(scatter.updates(), in));
   };
   if (isShared(at)) {
-    int64_t rounds = (count + rows_.width - 1) / rows_.width;
+    int64_t rounds = divideCeil(count, rows_.width);
     KV partial = sumOver(level, rounds, 1, start, [&](const Index& round, const KV& sum) {
       const auto [inside, n] = ofRow(space_.add(space_.scale(round, rows_.width), rows_.lane), count);
       const KV same = kernel_.op(Opcode::k_and, {isRow(n), inside}, DType::i1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Emission rules of windows: tg.unfold maps indices; tg.fold sums over the windows that an element lies in.
 #include "codegen/emit_region.h"
+#include "ir/divide.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
 
@@ -79,7 +80,7 @@ KV RegionEmitter::element(at::fold, const Op& op, const Indices& at) {
   size_t axis = static_cast<size_t>(normalAxis(as::fold(op).axis(), op.result()->type.rank()));
   if (IndexSpace::usesLane(at[axis])) return lanewise(op.result(), at);
   int64_t size = op.in(0)->type.shape.back(), step = as::fold(op).step(), dilation = as::fold(op).dilation();
-  int64_t trips = dilation == 1 || dilation == -1 ? (size + step - 1) / step : size;
+  int64_t trips = dilation == 1 || dilation == -1 ? divideCeil(size, step) : size;
   int level = levelOf(at);
   KV start = KernelBuilder::literal(op.result()->type.dtype, 0);
   if (IndexSpace::usesLane(at)) kernel_.at(level, [&] { start = kernel_.splat(start); });

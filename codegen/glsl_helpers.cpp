@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The helper functions of printed shaders, as GLSL text. They fix what GLSL leaves to the device.
+#include <algorithm>
+#include <optional>
+
 #include <fmt/format.h>
 
 #include "codegen/glsl_expr.h"
@@ -255,6 +258,38 @@ constexpr const char* kExactStore = R"(void {0}(uint at, float value) {{
 }}
 )";
 
+// The divisor is replaced, not only the result, since hardware may trap on a division whose result is unused.
+constexpr const char* kDivUint =
+    "uint tgDiv(uint x, uint y) { return y == 0u ? 0xffffffffu : x / max(y, 1u); }\n";
+constexpr const char* kModUint = "uint tgMod(uint x, uint y) { return y == 0u ? 0u : x % max(y, 1u); }\n";
+constexpr const char* kModInt = "int tgMod(int x, int y) { return y == 0 ? 0 : x - y * tgDiv(x, y); }\n";
+constexpr const char* kDivInt = R"(int tgDiv(int x, int y) {
+  int q = x / (y == 0 || y == -1 ? 1 : y);
+  return y == 0 ? 0 : y == -1 ? -q : q;
+}
+)";
+
+/// A helper whose text is the same for all types. If it has a `lane`, vectors call it for each lane, with results of
+/// that type.
+struct FixedText {
+  std::string_view kind;
+  const char* text;
+  std::optional<DType> lane;
+};
+constexpr FixedText kFixed[] = {
+    {"HalfValue", kHalfValue, DType::f32},
+    {"HalfBits", kHalfBits, DType::u32},
+    {"Bf16Value", kBf16Value, DType::f32},
+    {"Bf16Bits", kBf16Bits, DType::u32},
+    {"Bf16Near", kBf16Near, {}},
+    {"Bf16Cut", kBf16Cut, {}},
+    {"Pow", kPow, {}},
+    {"ToInt", kToInt, DType::i32},
+    {"ToUint", kToUint, DType::u32},
+    {"ExactTerm", kExactTerm, {}},
+    {"ExactRound", kExactRound, {}},
+};
+
 }  // namespace
 
 std::string exactFunction(const std::string& kind, const std::string& function, const std::string& buffer) {
@@ -266,14 +301,16 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
   std::string& text = texts_[kind + glslType(type)];
   std::string name = "tg" + kind;
   if (!text.empty()) return name;
-  std::string t = glslType(type);
-  bool vector = type.lanes > 1;
-  if (vector && (kind.starts_with("Half") || kind.starts_with("Bf16") || kind.starts_with("To")))
+  const auto fixed = std::ranges::find(kFixed, kind, &FixedText::kind);
+  if (fixed != std::end(kFixed) && fixed->lane && type.lanes > 1) {
     need(kind, Type::scalar(type.dtype));
-  if (kind == "MulHi") {
+    text = eachLane(name.c_str(), type, Type::scalar(*fixed->lane, type.lanes));
+  } else if (fixed != std::end(kFixed)) {
+    text = fixed->text;
+  } else if (kind == "MulHi") {
     text = fmt::format("{0} tgMulHi({0} x, {0} y) {{\n  {0} high, low;\n  umulExtended(x, y, high, low);\n"
                        "  return high;\n}}\n",
-                       t);
+                       glslType(type));
   } else if (kind == "MulSat") {
     text = mulSat(type);
   } else if (kind == "Min" || kind == "Max") {
@@ -284,38 +321,13 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
     text = zeroOf(kind, type);
   } else if (kind.starts_with("Subgroup")) {
     text = subgroupMinMax(kind, type);
-  } else if (kind == "HalfValue") {
-    text = vector ? eachLane("tgHalfValue", type, Type::scalar(DType::f32, type.lanes)) : kHalfValue;
-  } else if (kind == "HalfBits") {
-    text = vector ? eachLane("tgHalfBits", type, Type::scalar(DType::u32, type.lanes)) : kHalfBits;
-  } else if (kind == "Bf16Value") {
-    text = vector ? eachLane("tgBf16Value", type, Type::scalar(DType::f32, type.lanes)) : kBf16Value;
-  } else if (kind == "Bf16Bits") {
-    text = vector ? eachLane("tgBf16Bits", type, Type::scalar(DType::u32, type.lanes)) : kBf16Bits;
-  } else if (kind == "Bf16Near") {
-    text = kBf16Near;
-  } else if (kind == "Bf16Cut") {
-    text = kBf16Cut;
-  } else if (kind == "Pow") {
-    text = kPow;
-  } else if (kind == "ToInt") {
-    text = vector ? eachLane("tgToInt", type, Type::scalar(DType::i32, type.lanes)) : kToInt;
-  } else if (kind == "ToUint") {
-    text = vector ? eachLane("tgToUint", type, Type::scalar(DType::u32, type.lanes)) : kToUint;
-  } else if (kind == "ExactTerm" || kind == "ExactRound") {
-    text = kind == "ExactTerm" ? kExactTerm : kExactRound;
   } else if (type.dtype == DType::u32) {
-    // The divisor is replaced, not only the result, since hardware may trap on a division whose result is unused.
-    text = kind == "Div" ? "uint tgDiv(uint x, uint y) { return y == 0u ? 0xffffffffu : x / max(y, 1u); }\n"
-                         : "uint tgMod(uint x, uint y) { return y == 0u ? 0u : x % max(y, 1u); }\n";
+    text = kind == "Div" ? kDivUint : kModUint;
   } else if (kind == "Div") {
-    text = "int tgDiv(int x, int y) {\n"
-           "  int q = x / (y == 0 || y == -1 ? 1 : y);\n"
-           "  return y == 0 ? 0 : y == -1 ? -q : q;\n"
-           "}\n";
+    text = kDivInt;
   } else {
     need("Div", type);
-    text = "int tgMod(int x, int y) { return y == 0 ? 0 : x - y * tgDiv(x, y); }\n";
+    text = kModInt;
   }
   return name;
 }

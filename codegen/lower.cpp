@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "codegen/lower_schedules.h"
+#include "ir/divide.h"
 #include "ir/needs.h"
 #include "ir/unread.h"
 
@@ -18,7 +19,7 @@ namespace tg {
 Index LowerContext::groupIndex(int64_t groups) {
   // Workgroups beyond the device's limit along x continue along y.
   int64_t x = std::min(groups, target.maxGrid);
-  int64_t y = (groups + x - 1) / x;
+  int64_t y = divideCeil(groups, x);
   out.grid = {x, y, 1};
   Index group = space.variable(kernel.id(Opcode::k_workgroup_id, 0), x);
   if (y > 1)
@@ -66,7 +67,7 @@ void LowerContext::inPart(int64_t groups, const std::function<void(const Index&)
 }
 
 void LowerContext::launch(int64_t count, int64_t workgroup, const std::function<void(const Index&)>& body) {
-  int64_t groups = (count + workgroup - 1) / workgroup;
+  int64_t groups = divideCeil(count, workgroup);
   out.kernel->workgroup = {workgroup, 1, 1};
   if (groups <= target.maxGrid && !isPart) {
     out.grid = {groups, 1, 1};

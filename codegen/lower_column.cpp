@@ -13,6 +13,7 @@
 #include "codegen/lower_schedules.h"
 #include "codegen/schedule.h"
 #include "codegen/schedule_parts.h"
+#include "ir/divide.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
 
@@ -138,7 +139,7 @@ Result<void> lowerKernel(LowerContext& c, const ColumnSchedule& schedule) {
     follows = follows && value->type.elements() == results && results % vec == 0;
   if (!follows)
     return failAt(c.fused.loc, "schedule {} needs results of one size that vec divides", c.schedule.str());
-  int64_t units = results / vec, groups = (units + side - 1) / side;
+  int64_t units = results / vec, groups = divideCeil(units, side);
   c.launchGroups(groups, lanes * side, [&](const Index& group) {
     Index local = c.space.variable(c.kernel.id(Opcode::k_local_id, 0), lanes * side);
     Index lane = c.space.div(local, side), own = c.space.mod(local, side);

@@ -27,6 +27,7 @@
 #include "codegen/fragment_epilogue.h"
 #include "codegen/schedule_coopmat.h"
 #include "codegen/tile.h"
+#include "ir/divide.h"
 #include "ir/op_view.h"
 
 namespace tg {
@@ -128,7 +129,7 @@ Result<void> CoopmatProduct::check() {
   across_ = tile_[1] / warp_[1];
   subgroups_ = tile_[0] / warp_[0] * across_;
   invocations_ = subgroups_ * c_.target.subgroup;
-  count_ = (p_.k + depth_ - 1) / depth_;
+  count_ = divideCeil(p_.k, depth_);
   for (int which = 0; which < 2; ++which) {
     Stage& stage = stages_[which];
     stage.alongK = alongK(p_, schedule_, which);
@@ -446,7 +447,7 @@ void CoopmatProduct::store(const std::vector<KV>& sums) {
 }
 
 void CoopmatProduct::group(const Index& group) {
-  const int64_t groupsM = (p_.m + tile_[0] - 1) / tile_[0], groupsN = (p_.n + tile_[1] - 1) / tile_[1];
+  const int64_t groupsM = divideCeil(p_.m, tile_[0]), groupsN = divideCeil(p_.n, tile_[1]);
   // Workgroups that run at the same time share a tile of the larger operand and read all tiles of the smaller one,
   // which fits the device's cache better.
   const bool down = p_.m < p_.n;
@@ -482,7 +483,7 @@ void CoopmatProduct::group(const Index& group) {
 
 Result<void> CoopmatProduct::run() {
   TG_CHECK(check());
-  const int64_t groupsM = (p_.m + tile_[0] - 1) / tile_[0], groupsN = (p_.n + tile_[1] - 1) / tile_[1];
+  const int64_t groupsM = divideCeil(p_.m, tile_[0]), groupsN = divideCeil(p_.n, tile_[1]);
   c_.launchGroups(p_.batch * groupsM * groupsN, invocations_, [&](const Index& index) { group(index); });
   return {};
 }

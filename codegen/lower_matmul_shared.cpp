@@ -22,6 +22,7 @@
 #include "codegen/schedule_parts.h"
 #include "codegen/tile.h"
 #include "ir/access.h"
+#include "ir/divide.h"
 #include "ir/op_view.h"
 
 namespace tg {
@@ -281,7 +282,7 @@ class BlockProduct {
   /// of more than 16 elements add in one chain: blocks of 8x8 tiles made GPT-2's step 10 % longer on an H200.
   std::vector<KV> sums() {
     constexpr int64_t kBlock = 512;
-    const int64_t steps = (p_.k + blocking_.depth - 1) / blocking_.depth;
+    const int64_t steps = divideCeil(p_.k, blocking_.depth);
     const Steps counted = counting(steps);
     auto load = [&](const Index& step) {
       const Index k0 = c_.space.scale(step, blocking_.depth);
@@ -407,11 +408,10 @@ std::optional<SharedMatmulSchedule> choose(const Op& product, const Target& targ
   for (const BlockingChoice& each : kSharedBlockings) {
     if (!each.fits(target) || (each.bothAlongK && !bothAlongK)) continue;
     const SharedBlocking& it = each.blocking;
-    auto cover = [](int64_t extent, int64_t block) { return (extent + block - 1) / block * block; };
-    int64_t rows = cover(m, it.block[0]), columns = cover(n, it.block[1]);
+    int64_t rows = alignTo(m, it.block[0]), columns = alignTo(n, it.block[1]);
     // Skipped if it covers over 9/8 of the rows or columns that blocks of 64 cover: the rest would lie outside.
-    if (8 * columns > 9 * cover(n, std::min<int64_t>(it.block[1], 64)) ||
-        8 * rows > 9 * cover(m, std::min<int64_t>(it.block[0], 64)))
+    if (8 * columns > 9 * alignTo(n, std::min<int64_t>(it.block[1], 64)) ||
+        8 * rows > 9 * alignTo(m, std::min<int64_t>(it.block[0], 64)))
       continue;
     if (batch * rows * columns / (32 * 32) >= each.leastBlocks * target.units() && inner >= each.leastInner &&
         inner <= each.mostInner)
@@ -457,7 +457,7 @@ SharedMatmulSchedule arranged(const Op& fused, const Target& target, SharedMatmu
   const BlockingChoice windows = windowBlocking(innermostWindow(as::matmul(*p.op).rhs()));
   const bool inRuns = !p.tb && takesRuns(p, schedule, windows, target);
   if (inRuns) schedule = windows.schedule();
-  const int64_t rows = (p.m + schedule.shared[0] - 1) / schedule.shared[0];
+  const int64_t rows = divideCeil(p.m, schedule.shared[0]);
   schedule.band = kMostBand;
   while (rows % schedule.band != 0) --schedule.band;
   schedule.turned = turnedOperands(fused, *region, p, p.k);
@@ -482,8 +482,7 @@ std::vector<SharedMatmulSchedule> sharedMatmulSchedules() {
 Result<void> lowerKernel(LowerContext& c, const SharedMatmulSchedule& schedule) {
   TG_TRY(Product p, findProduct(c));
   TG_TRY(SharedBlocking blocking, blockingOf(c, p, schedule));
-  int64_t groupsM = (p.m + blocking.block[0] - 1) / blocking.block[0],
-          groupsN = (p.n + blocking.block[1] - 1) / blocking.block[1];
+  int64_t groupsM = divideCeil(p.m, blocking.block[0]), groupsN = divideCeil(p.n, blocking.block[1]);
   const int64_t band = schedule.band;
   if (groupsM % band != 0)
     return failAt(c.fused.loc, "schedule {} has a band that does not divide {} rows of blocks",

@@ -11,6 +11,7 @@
 #include "codegen/lower_schedules.h"
 #include "codegen/schedule.h"
 #include "codegen/schedule_parts.h"
+#include "ir/divide.h"
 #include "ir/rows.h"
 
 namespace tg {
@@ -32,7 +33,7 @@ std::optional<RowSchedule> choose(const Op& fused, const Target& target) {
     bool narrow = subgroup > 1 && rows.length <= subgroup * vec * kHeldRounds;
     int64_t most = std::min<int64_t>(largestGroup(target), 512);
     int64_t least = std::min<int64_t>(32, roundUpToPowerOfTwo(rows.length));
-    int64_t wanted = roundUpToPowerOfTwo((rows.length + vec * kFewRounds - 1) / (vec * kFewRounds));
+    int64_t wanted = roundUpToPowerOfTwo(divideCeil(rows.length, vec * kFewRounds));
     lanes = narrow ? subgroup : std::min(std::max(wanted, least), most);
     // A subgroup has little to do for a short row; larger groups save the cost of starting groups.
     const int64_t group = vec == 1 ? lightWorkgroup(target, rows.rows * lanes) : preferredGroup(target);
@@ -156,7 +157,7 @@ class SharedRows {
 
  private:
   int64_t perGroup() const { return workgroup_ / lanes_; }
-  int64_t rounds() const { return (rows_.length + lanes_ * vec_ - 1) / (lanes_ * vec_); }
+  int64_t rounds() const { return divideCeil(rows_.length, lanes_ * vec_); }
   KV local() const {
     return ownSubgroup_ ? c_.kernel.subgroup(Opcode::k_subgroup_lane) : c_.kernel.id(Opcode::k_local_id, 0);
   }
@@ -303,7 +304,7 @@ Result<void> SharedRows::lower() {
     c_.launchGroups(rows_.rows / slots_.each, workgroup_, [&](const Index& group) { summed(group); });
     return {};
   }
-  c_.launchGroups((rows_.rows + perGroup() - 1) / perGroup(), workgroup_, [&](const Index& group) {
+  c_.launchGroups(divideCeil(rows_.rows, perGroup()), workgroup_, [&](const Index& group) {
     if (perGroup() == 1) return row(group, {});
     const Index own = c_.space.variable(c_.kernel.subgroup(Opcode::k_subgroup_id), perGroup());
     c_.bounded(c_.space.add(c_.space.scale(group, perGroup()), own), rows_.rows,

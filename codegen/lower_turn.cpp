@@ -16,6 +16,7 @@
 #include "codegen/schedule.h"
 #include "codegen/schedule_parts.h"
 #include "ir/access.h"
+#include "ir/divide.h"
 #include "ir/op_view.h"
 
 namespace tg {
@@ -101,8 +102,7 @@ Result<void> lowerKernel(LowerContext& c, const TurnSchedule& schedule) {
                   "rows and columns that are multiples of 4, and a workgroup that is a multiple of the "
                   "block's rows and divides a quarter of the block",
                   c.schedule.str(), type.str(), length);
-  const int64_t across = (length + columns - 1) / columns, down = (all + rows - 1) / rows,
-                stride = columns + 1;
+  const int64_t across = divideCeil(length, columns), down = divideCeil(all, rows), stride = columns + 1;
   IndexSpace& space = c.space;
   KernelBuilder& k = c.kernel;
   Value* block =

@@ -2,6 +2,7 @@
 // Finds the product of a region, which way to load its operands, and emits its epilogue.
 #include "codegen/product.h"
 #include "ir/access.h"
+#include "ir/divide.h"
 #include "ir/op_view.h"
 
 #include <algorithm>
@@ -64,7 +65,7 @@ KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& l
 }
 
 int64_t readableExtent(const Product& p, int which) {
-  const int64_t own = which == 0 ? p.m : p.n, most = (own + kEight - 1) / kEight * kEight;
+  const int64_t own = which == 0 ? p.m : p.n, most = alignTo(own, kEight);
   const Value* value = throughCasts(p.op->in(which));
   if (!value->def || value->def->code != Opcode::slice || own == most) return own;
   const as::slice slice(*value->def);

@@ -8,6 +8,7 @@
 
 #include "codegen/schedule.h"
 #include "codegen/schedule_parts.h"
+#include "ir/divide.h"
 #include "ir/op_view.h"
 
 namespace tg {
@@ -67,7 +68,7 @@ static bool streamsForward(const Op& attention, const AttentionSizes& size, cons
   if (!schedule) return false;
   const int64_t rows = schedule->shared[0], widest = as::attention(attention).causal() ? 128 : 64;
   if (size.width + size.valueWidth > widest || size.queries < rows) return false;
-  return size.batch * ((size.queries + rows - 1) / rows) >= target.units() || size.keys <= rows;
+  return size.batch * divideCeil(size.queries, rows) >= target.units() || size.keys <= rows;
 }
 
 /// Whether a few workgroups of `rows` queries would walk over many keys while most of the device is idle. With
@@ -79,7 +80,7 @@ static bool streamsForward(const Op& attention, const AttentionSizes& size, cons
 ///                           8x256x4096  0.28  0.20
 static bool walksAlone(const AttentionSizes& size, int64_t rows, const Target& target) {
   constexpr int64_t kManyKeys = 2048, kIdle = 4;
-  return size.keys >= kManyKeys && size.batch * ((size.queries + rows - 1) / rows) * kIdle < target.units();
+  return size.keys >= kManyKeys && size.batch * divideCeil(size.queries, rows) * kIdle < target.units();
 }
 
 bool streamsScores(const Op& attention, const Target& target) {

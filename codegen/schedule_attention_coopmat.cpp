@@ -7,6 +7,7 @@
 #include "codegen/emit_region.h"
 #include "codegen/schedule_coopmat.h"
 #include "codegen/schedule_parts.h"
+#include "ir/divide.h"
 #include "ir/op_view.h"
 
 namespace tg {
@@ -25,7 +26,7 @@ int64_t mostColumns(const Op& attention, int64_t share) { return isSplit(attenti
 
 int64_t AttentionFragments::part(int64_t columns) const {
   const int64_t matrices = columns / kSide;
-  return (matrices + share - 1) / share * kSide;
+  return divideCeil(matrices, share) * kSide;
 }
 
 int64_t AttentionFragments::pitch(const Op& attention) const {

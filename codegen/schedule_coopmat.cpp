@@ -11,6 +11,7 @@
 
 #include "codegen/fragment_epilogue.h"
 #include "codegen/schedule_parts.h"
+#include "ir/divide.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
 
@@ -35,7 +36,7 @@ struct CoopmatTiling {
   bool simpleOnly = false;        ///< whether it suits simple regions alone (isSimple)
   int64_t subgroups() const { return m / warpM * (n / warpN); }
   int64_t groups(const ProductSizes& size) const {
-    return size.batch * ((size.m + m - 1) / m) * ((size.n + n - 1) / n);
+    return size.batch * divideCeil(size.m, m) * divideCeil(size.n, n);
   }
   int64_t invocations(const Target& target) const { return subgroups() * target.subgroup; }
   /// Whether at least half of a large tile would lie outside of the product.
@@ -134,9 +135,9 @@ bool isSimple(const Op& fused) {
 /// The estimated time of a product, in µs on an H200: processors compute rounds of tiles, and the last round may leave some
 /// processors idle.
 double timeOf(const CoopmatTiling& tiling, const ProductSizes& size, const Target& target) {
-  const int64_t each = (tiling.groups(size) + target.processors - 1) / target.processors;
+  const int64_t each = divideCeil(tiling.groups(size), target.processors);
   const int64_t pairs = tiling.pair ? each / 2 : 0;
-  const int64_t terms = (size.inner + tiling.step - 1) / tiling.step * tiling.step;
+  const int64_t terms = alignTo(size.inner, tiling.step);
   const double ofPairs = pairs > 0 ? static_cast<double>(pairs) * tiling.pair->of(terms) : 0;
   return ofPairs + static_cast<double>(each - 2 * pairs) * tiling.alone.of(terms);
 }

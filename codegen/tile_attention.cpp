@@ -8,6 +8,7 @@
 
 #include "ir/access.h"
 #include "ir/attention_parts.h"
+#include "ir/divide.h"
 #include "ir/op_view.h"
 
 namespace tg {
@@ -40,7 +41,7 @@ Result<AttentionRegion> AttentionRegion::of(const LowerContext& c) {
 }
 
 Index AttentionRegion::firstRow(LowerContext& c, const Index& group, int64_t rows) const {
-  const int64_t tiles = (ownRows() + rows - 1) / rows;
+  const int64_t tiles = divideCeil(ownRows(), rows);
   Index tile = c.space.div(group, batch);
   if (causal && !forKeys) tile = c.space.add(IndexSpace::constant(tiles - 1), c.space.scale(tile, -1));
   return c.space.scale(tile, rows);
@@ -49,7 +50,7 @@ Index AttentionRegion::firstRow(LowerContext& c, const Index& group, int64_t row
 /// Query i sees the keys up to i + ahead, with ahead = keys - queries.
 std::pair<KV, KV> AttentionRegion::blocks(LowerContext& c, const Index& first, int64_t rows,
                                           int64_t block) const {
-  const int64_t others = (otherRows() + block - 1) / block, ahead = keys - queries;
+  const int64_t others = divideCeil(otherRows(), block), ahead = keys - queries;
   const KV from = KernelBuilder::u32(0), to = KernelBuilder::u32(others);
   if (!causal) return {from, to};
   auto u32 = [&](Opcode code, const KV& a, int64_t b) {
@@ -89,7 +90,7 @@ void storeAttention(LowerContext& c, const Value* result, const Index& offset, c
 
 AttentionWalk::AttentionWalk(LowerContext& c, const AttentionRegion& region, Division division)
     : c_(c), kernel_(c.kernel), r_(region), d_(division), exponent_(region.scale * std::numbers::log2e),
-      otherBlocks_((region.otherRows() + division.block - 1) / division.block),
+      otherBlocks_(divideCeil(region.otherRows(), division.block)),
       lane_(division.vector == 0
                 ? Index{}
                 : c.space.variable(c.kernel.id(Opcode::k_local_id, 0), division.invocations)) {}

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "codegen/tile.h"
+#include "ir/divide.h"
 #include "ir/op_view.h"
 
 namespace tg {
@@ -214,8 +215,8 @@ Result<void> lowerByGroups(LowerContext& c, const Division& division) {
   TG_TRY(AttentionRegion region, AttentionRegion::of(c));
   const std::string problem = division.problem(*region.op, c.target);
   if (!problem.empty()) return failAt(c.fused.loc, "schedule " + c.schedule.str() + " " + problem);
-  c.launchGroups(region.batch * ((region.ownRows() + division.rows - 1) / division.rows),
-                 division.invocations(), [&](const Index& group) {
+  c.launchGroups(region.batch * divideCeil(region.ownRows(), division.rows), division.invocations(),
+                 [&](const Index& group) {
                    Walk walk(c, region, division);
                    const Index batch = c.space.mod(group, region.batch);
                    walk.emit(batch, region.firstRow(c, group, division.rows));

@@ -55,9 +55,6 @@ static Result<void> checkReaders(const Context& c) {
   return {};
 }
 
-/// Values begin at multiples of so many bytes.
-constexpr int64_t kMember = 16;
-
 Result<Types> types(at::adjoin, const Context& c) {
   TG_TRY(const Type type, c.declared());
   if (c.op.numOperands() == 0) return c.error(1, "it has no operand");
@@ -66,8 +63,9 @@ Result<Types> types(at::adjoin, const Context& c) {
     const Type& part = c.in(i);
     if (part.dtype != type.dtype)
       return c.errorAt(i, 2, "operand {} is {}, the result {}", i, part.str(), type.str());
-    if (i + 1 < c.op.numOperands() && part.bytes() % kMember != 0)
-      return c.errorAt(i, 3, "operand {} takes {} bytes, no multiple of {}", i, part.bytes(), kMember);
+    if (i + 1 < c.op.numOperands() && part.bytes() % kMemberAlignment != 0)
+      return c.errorAt(i, 3, "operand {} takes {} bytes, no multiple of {}", i, part.bytes(),
+                       kMemberAlignment);
     elements += part.elements();
   }
   if (elements != type.elements())
@@ -87,8 +85,8 @@ Result<Types> types(at::disjoin, const Context& c) {
     const Type& part = c.op.result(i)->type;
     if (!part.isTensor() || part.dtype != whole.dtype)
       return c.error(2, "result {} is {}, the operand {}", i, part.str(), whole.str());
-    if (i + 1 < static_cast<int>(c.op.results.size()) && part.bytes() % kMember != 0)
-      return c.error(3, "result {} takes {} bytes, no multiple of {}", i, part.bytes(), kMember);
+    if (i + 1 < static_cast<int>(c.op.results.size()) && part.bytes() % kMemberAlignment != 0)
+      return c.error(3, "result {} takes {} bytes, no multiple of {}", i, part.bytes(), kMemberAlignment);
     elements += part.elements();
     out.push_back(part);
   }

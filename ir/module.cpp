@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "ir/divide.h"
 #include "ir/parser.h"
 
 namespace tg {
@@ -347,11 +348,10 @@ std::vector<Item*> Module::all(ItemKind kind) const {
 }
 
 int64_t groupBytes(const std::vector<Type>& members, std::vector<int64_t>* offsets) {
-  constexpr int64_t kMemberAlignment = 16;
   int64_t at = 0;
   for (const Type& member : members) {
     if (offsets) offsets->push_back(at);
-    at += (member.bytes() + kMemberAlignment - 1) / kMemberAlignment * kMemberAlignment;
+    at += alignTo(member.bytes(), kMemberAlignment);
   }
   return at;
 }

@@ -477,8 +477,9 @@ Value* hostArgument(const Item& func, std::string_view role);
 /// A deep copy, with names, locations and attributes.
 std::unique_ptr<Module> clone(const Module& module);
 
-/// The bytes of a group: its members one after the other, each on a 16-byte boundary. The group's flat tensor has
-/// that many bytes. `offsets`, if given, receives the start of each member.
+/// The members of a group, and of other values that adjoin, begin at multiples of so many bytes.
+inline constexpr int64_t kMemberAlignment = 16;
+/// The bytes of a group: its members one after the other. The group's flat tensor has that many bytes. `offsets`, if given, receives the start of each member.
 int64_t groupBytes(const std::vector<Type>& members, std::vector<int64_t>* offsets = nullptr);
 
 }  // namespace tg

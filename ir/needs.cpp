@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "ir/divide.h"
 #include "ir/json_text.h"
 #include "ir/kernel/rewrites.h"
 #include "ir/kernel/shared_memory.h"
@@ -134,7 +135,7 @@ void addGrid(KernelNeeds& needs, std::span<const int64_t> extents) {
 void addRange(KernelNeeds& needs, int64_t offset, int64_t bytes, int64_t texelBytes) {
   alignTo(needs, texelBytes ? LimitId::texelAlignment : LimitId::alignment, offset);
   if (texelBytes)
-    raise(needs, LimitId::texelElements, (bytes + texelBytes - 1) / texelBytes);
+    raise(needs, LimitId::texelElements, divideCeil(bytes, texelBytes));
   else
     raise(needs, LimitId::storageRange, bytes);
 }

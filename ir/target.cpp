@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "ir/divide.h"
 #include "ir/json_text.h"
 #include "ir/verify.h"
 
@@ -157,7 +158,7 @@ Target unnamed() {
 
 /// By default an allocation holds the largest binding.
 void defaultAllocation(Target& target) {
-  const int64_t range = (target.storageRange + target.alignment - 1) / target.alignment * target.alignment;
+  const int64_t range = alignTo(target.storageRange, target.alignment);
   target.allocation = std::max(target.allocation, range);
 }
 

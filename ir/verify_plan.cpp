@@ -12,8 +12,6 @@
 namespace tg {
 namespace {
 
-constexpr int64_t kMemberAlignment = 16;
-
 /// Simulates a planned module's memory in text order: for each byte, which value wrote it last. A value is intact if
 /// it owns all its bytes at every read. If all values are, no two live values overlap.
 class PlanVerifier {

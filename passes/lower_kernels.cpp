@@ -33,6 +33,7 @@
 #include "ir/access.h"
 #include "ir/builder.h"
 #include "ir/byte_range.h"
+#include "ir/divide.h"
 #include "ir/kernel/cost.h"
 #include "ir/kernel/custom.h"
 #include "ir/kernel/rewrites.h"
@@ -379,7 +380,6 @@ FunctionLowering::Access FunctionLowering::watchWord(const Loc& loc) {
 /// Begins an all_reduce. Neighbours in memory are merged into one range with the padding between them, whose zeros stay
 /// zero. Like a barrier, it waits for all earlier commands.
 void FunctionLowering::begin(const Op& op) {
-  constexpr int64_t kMember = 16;  // the alignment of members of a group
   std::vector<ByteRange> ranges;
   for (const auto& result : op.results) ranges.push_back(placeOf({result.get()}, false));
   std::ranges::sort(ranges, {}, [](const ByteRange& each) { return std::tie(each.buffer, each.offset); });
@@ -387,7 +387,7 @@ void FunctionLowering::begin(const Op& op) {
   for (const ByteRange& range : ranges) {
     ByteRange* last = merged.empty() ? nullptr : &merged.back();
     const bool adjoins = last && last->buffer == range.buffer &&
-                         (last->offset + last->bytes + kMember - 1) / kMember * kMember == range.offset;
+                         alignTo(last->offset + last->bytes, kMemberAlignment) == range.offset;
     const int64_t bytes = adjoins ? range.offset + range.bytes - last->offset : 0;
     if (adjoins && target_.fit(last->offset, bytes) == last->offset)
       last->bytes = bytes;

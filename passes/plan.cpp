@@ -58,7 +58,6 @@ namespace {
 constexpr size_t kLargestNamed = 3;
 
 using plan::FunctionPlan;
-using plan::roundUp;
 
 /// Makes text order execution order: updates come last, then the return.
 void moveUpdatesToEnd(Item& func) {
@@ -304,7 +303,7 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
   for (const auto& run : runs)
     for (int key : run) runOf[key] = &run;
   Error errors;
-  int64_t end = roundUp(reserve, target.alignment);
+  int64_t end = alignTo(reserve, target.alignment);
   for (size_t key = 0; key < symbols.size(); ++key) {
     if (symbols[key]->place) continue;
     std::vector<int> members = runOf[key] ? *runOf[key] : std::vector<int>{static_cast<int>(key)};
@@ -320,7 +319,7 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
     end = target.place(end, bytes);
     for (size_t member = 0; member < members.size(); ++member)
       symbols[members[member]]->place = Place{"persistent", end + offsets[member], nullptr};
-    end = roundUp(end + bytes, target.alignment);
+    end = alignTo(end + bytes, target.alignment);
     if (end >= kMaxBytes)
       return failAt(module.loc, "parameters and states take {} bytes together, or more", kMaxBytes);
   }

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/divide.h"
+
 namespace tg {
 
 namespace {
@@ -127,7 +129,7 @@ StagedCollective::create(vulkan::Device& device, const std::string& name, int64_
   made->times_.toDeviceBytes = args.kind == Kind::reduceScatter ? bytes / shards : bytes;
   constexpr auto kElement = static_cast<int64_t>(sizeof(float));
   const int64_t shard = bytes / shards, step = kChunkBytes / shards / kElement * kElement;
-  const int64_t chunks = (shard + step - 1) / step;
+  const int64_t chunks = divideCeil(shard, step);
   const int64_t staged =
       chunks == 0 ? 0 : (chunks - 1) * kChunkBytes + (shard - (chunks - 1) * step) * shards;
   if (staged > 0 && staging.buffers.empty()) {

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/divide.h"
 #include "ir/kernel/cost.h"
 #include "ir/kernel/rewrites.h"
 #include "ir/needs.h"
@@ -114,7 +115,7 @@ bool Executor::mapsIo(int64_t bytes) const { return bytes <= kMappedIoBytes && !
 Result<Executor::Segments> Executor::makeSegments(const Item& item, int64_t from,
                                                   const Target& target) const {
   // A module without transient values still names its buffers, but Vulkan does not allow empty ones.
-  const int64_t end = std::max<int64_t>((item.bytes + 15) / 16 * 16, from + 16);
+  const int64_t end = std::max<int64_t>(alignTo(item.bytes, 16), from + 16);
   const bool mapped = item.name == "io" && mapsIo(end);
   Segments segments;
   for (int64_t base = from; base < end; base = segments.back().end()) {

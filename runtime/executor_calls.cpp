@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/divide.h"
 #include "runtime/executor_program.h"
 #include "runtime/nccl_collective.h"
 
@@ -21,7 +22,7 @@ bool Executor::fitsLane(const Slot& slot) {
 
 int64_t Executor::strideInLane(const Slot& slot) {
   constexpr int64_t kAlignment = 16;
-  return (slot.type.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  return alignTo(slot.type.bytes(), kAlignment);
 }
 
 Result<RunOutputs> Executor::Call::take() {

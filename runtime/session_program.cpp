@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "ir/dims.h"
+#include "ir/divide.h"
 #include "ir/file_io.h"
 #include "ir/parser.h"
 #include "ir/stopwatch.h"
@@ -27,8 +28,6 @@ std::map<std::string, Type, std::less<>> capturesOf(const Item& func) {
     if (op->code == Opcode::capture) out.emplace(op->word("name"), op->in(0)->type);
   return out;
 }
-
-int64_t roundUp(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }
 
 int64_t persistentBytes(const Module& module) {
   const Item* buffer = module.find(ItemKind::buffer, "persistent");
@@ -158,7 +157,7 @@ Result<void> SessionProgram::borrow(Module& module) {
     auto [base, fresh] = bases.try_emplace(shared->buffer.get(), target().fit(windows_.reserve, bytes));
     if (fresh) {
       windows_.windows.push_back({base->second, shared->buffer});
-      windows_.reserve = roundUp(base->second + bytes, step);
+      windows_.reserve = alignTo(base->second + bytes, step);
     }
     param->place = Place{"persistent", base->second + shared->offset, nullptr};
   }

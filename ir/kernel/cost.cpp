@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/divide.h"
 #include "ir/kernel/element.h"
 #include "ir/kernel/inline.h"
 #include "ir/kernel/rewrites.h"
@@ -287,7 +288,7 @@ void Counter::loop(const Op& op, double weight) {
   }
   const uint32_t from = first.value_or(0), end = last.value_or(0), stride = step.value_or(1);
   if (end <= from) return trips(op, 0, 0, 1, weight);
-  uint64_t count = (uint64_t{end} - from + stride - 1) / stride;
+  uint64_t count = divideCeil(uint64_t{end} - from, stride);
   if (count <= kMostTrips && dependsOn(op)) return trips(op, from, end, stride, weight);
   values_[op.operands[0].value] = from;
   follow(*op.regions[0], weight * static_cast<double>(count));

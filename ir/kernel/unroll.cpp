@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ir/builder.h"
+#include "ir/divide.h"
 #include "ir/kernel/index_analysis.h"
 #include "ir/kernel/inline.h"
 #include "ir/kernel/kernel.h"
@@ -79,7 +80,7 @@ class Iterations {
       return out;
     }
     out.bounds = Bounds{*from, *by, 0};
-    if (*by > 0 && *to > *from) out.bounds->trips = (*to - *from + *by - 1) / *by;
+    if (*by > 0 && *to > *from) out.bounds->trips = divideCeil(*to - *from, *by);
     out.trips = out.bounds->trips;
     return out;
   }

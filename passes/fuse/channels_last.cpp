@@ -8,6 +8,7 @@
 // So are gradients; those of the image at a larger stride by phases (byPhases), without storing windows.
 //
 // p is a position (h, w) of the result, (u, v) a position in the window, c a channel of x, k one of y.
+#include "ir/divide.h"
 #include "passes/fuse/split_parts.h"
 
 #include <algorithm>
@@ -145,7 +146,7 @@ TensorExpr ChannelsLast::byPhases(const Op& op, int ofKernels, int ofGradient) {
   for (size_t i = 0; i < 2; ++i) {
     const WindowAxis& axis = window[i];
     if (axis.dilation != 1 || axis.size < axis.step) return {};
-    small[i].size = (axis.size + axis.step - 1) / axis.step;
+    small[i].size = divideCeil(axis.size, axis.step);
     missing[i + 2] = small[i].size * axis.step - axis.size;
     const int64_t begin = axis.padding / axis.step, extent = dx[static_cast<int>(i) + 2];
     const int64_t last = (axis.padding + extent - 1) / axis.step;

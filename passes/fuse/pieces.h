@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/divide.h"
 #include "passes/fuse/cost.h"
 
 namespace tg::fuse {
@@ -20,8 +21,8 @@ struct Pieces {
 inline Pieces piecesUpTo(int64_t n, int64_t limit, int64_t unit = 1) {
   const int64_t even = n % unit == 0 ? divisorUpTo(n / unit, limit) : 1;
   if (16 * even >= limit) return {even, n / even};
-  const int64_t width = ((n + limit - 1) / limit + unit - 1) / unit * unit;
-  return {(n + width - 1) / width, width};
+  const int64_t width = alignTo(divideCeil(n, limit), unit);
+  return {divideCeil(n, width), width};
 }
 
 /// `x` with `missing` elements of `value` appended along an axis; `x` itself if none are missing.

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ir/access.h"
+#include "ir/divide.h"
 #include "passes/fuse/inline_ops.h"
 
 namespace tg::fuse {
@@ -24,9 +25,9 @@ RowBounds cutAt(int64_t multiple, int64_t rows, int64_t rowBytes, int64_t limit)
   const int64_t unit = limit / rowBytes >= kPieceRows ? std::lcm(least, kPieceRows) : least;
   const int64_t most = limit / rowBytes / unit * unit;
   if (most == 0) return {};
-  const int64_t count = (rows + most - 1) / most;
+  const int64_t count = divideCeil(rows, most);
   if (count > kMostRowPieces) return {};
-  const int64_t step = ((rows + count - 1) / count + unit - 1) / unit * unit;
+  const int64_t step = alignTo(divideCeil(rows, count), unit);
   RowBounds bounds;
   for (int64_t at = 0; at < rows; at += step) bounds.push_back(at);
   bounds.push_back(rows);

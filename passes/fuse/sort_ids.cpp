@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/divide.h"
 #include "ir/parser.h"
 #include "passes/fuse/pieces.h"
 #include "passes/rewrite.h"
@@ -107,7 +108,7 @@ Cut cutFor(int64_t count, const Target& target) {
   Cut cut;
   while (count > cut.length * target.maxGrid / kMostMerged)
     cut.length *= 2;  // a row of workgroups for each block
-  const int64_t blocks = (count + cut.length - 1) / cut.length;
+  const int64_t blocks = divideCeil(count, cut.length);
   for (int64_t most = 1; most < blocks; most *= kMostMerged) ++cut.rounds;
   while (cut.blocks() < blocks) ++cut.merged;
   return cut;

@@ -14,6 +14,7 @@
 
 #include "ir/access.h"
 #include "ir/attention_parts.h"
+#include "ir/divide.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
 #include "ir/window.h"
@@ -219,7 +220,7 @@ std::optional<RowBounds> RowSplitter::entryBounds(const Op& op, const Entries& h
   if (bounds.size() > 2) return bounds;
   // Pieces at any address: the host reads such a value joined.
   const int64_t most = binding_ / bytes;
-  const int64_t count = most == 0 ? how.count : (how.count + most - 1) / most;
+  const int64_t count = most == 0 ? how.count : divideCeil(how.count, most);
   if (most == 0 || count > kMostRowPieces) return {};
   bounds.clear();
   for (int64_t i = 0; i < count; ++i) bounds.push_back(i * how.count / count);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ir/divide.h"
 #include "passes/fuse/split_parts.h"
 
 #include <algorithm>
@@ -61,9 +62,9 @@ bool wantsFlatColumns(const Op& op, const Target& target) {
   const Type &lhs = as::matmul(op).lhs()->type, &rhs = as::matmul(op).rhs()->type, &out = op.result()->type;
   const int64_t columns = out.shape.back(), rows = out.shape[out.rank() - 2];
   const int64_t inner = lhs.elements() / rows;
-  const int64_t all = (rows + kMatrixRows - 1) / kMatrixRows * (rhs.elements() / inner);
+  const int64_t all = divideCeil(rows, kMatrixRows) * (rhs.elements() / inner);
   const bool large = 2 * all >= target.units() * kMatrixColumns;
-  const int64_t block = large ? kMatrixColumns : kFullRows, filled = (columns + block - 1) / block * block;
+  const int64_t block = large ? kMatrixColumns : kFullRows, filled = alignTo(columns, block);
   const bool oneMatrix = lhs.shape.back() * lhs.shape[lhs.rank() - 2] == lhs.elements();
   const double share = hasEpilogue(*op.result()) && inner < kManyTerms ? kHalfColumns : kFullColumns;
   return oneMatrix && rhs.elements() == out.elements() / rows * inner && out.elements() > rows * columns &&
@@ -109,8 +110,7 @@ class ProductSplitter {
     int64_t least = isGpu && narrow ? kLeastNarrowPiece : kLeastPiece;
     if (isGpu && !narrow) {
       // As many slices as give each processor kBlocksPerUnit small blocks.
-      int64_t blocks = out.elements() / (m * n) * ((m + kSmallBlock - 1) / kSmallBlock) *
-                       ((n + kSmallBlock - 1) / kSmallBlock);
+      int64_t blocks = out.elements() / (m * n) * divideCeil(m, kSmallBlock) * divideCeil(n, kSmallBlock);
       wanted = kBlocksPerUnit * target_.units() / blocks + 1;
       least = inner <= kLongestLoop ? kLeastIdlePiece : kLeastSharedPiece;
     }
@@ -165,7 +165,7 @@ class ProductSplitter {
     double storePiece;
     int64_t blocks(const Shape& out) const {
       const int64_t m = out[out.rank() - 2], n = out.back();
-      return out.elements() / (m * n) * ((m + rows - 1) / rows) * ((n + columns - 1) / columns);
+      return out.elements() / (m * n) * divideCeil(m, rows) * divideCeil(n, columns);
     }
   };
 
@@ -182,7 +182,7 @@ class ProductSplitter {
     const int64_t units = target_.units(), blocks = blocking.blocks(out);
     auto cost = [&](int64_t count) {
       int64_t groups = blocks * count;
-      double rounds = static_cast<double>((groups + units - 1) / units * units) / static_cast<double>(groups);
+      double rounds = static_cast<double>(alignTo(groups, units)) / static_cast<double>(groups);
       const double stored = blocking.storePiece * static_cast<double>(count) / static_cast<double>(inner);
       return rounds + (count > 1 ? stored : 0);
     };

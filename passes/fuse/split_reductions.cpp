@@ -34,6 +34,7 @@
 #include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/cross_entropy.h"
+#include "ir/divide.h"
 #include "ir/infer.h"
 #include "ir/op_bytes.h"
 #include "ir/op_view.h"
@@ -472,7 +473,7 @@ class Splitter {
                          {{"axis", Attr::of(axis)},
                           {"reverse", Attr::boolean(reverse)},
                           {"exclusive", Attr::boolean(exclusive)}});
-    const int64_t blocks = (count + kScanBlock - 1) / kScanBlock, missing = blocks * kScanBlock - count;
+    const int64_t blocks = divideCeil(count, kScanBlock), missing = blocks * kScanBlock - count;
     Value* flat = filled(builder_, builder_.reshape(x, {before, count, after}), 1, missing);
     Value* split = builder_.reshape(flat, {before, blocks, kScanBlock, after});
     Value* inner = runningSum(split, 2, reverse, exclusive);

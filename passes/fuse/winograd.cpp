@@ -14,6 +14,7 @@
 //
 // The gradient of x is a convolution of dy with the filters turned by 180 degrees. The gradient of w is one of tiles of x
 // with 2x2 tiles of dy as filters: three results of two taps, summed over all tiles.
+#include "ir/divide.h"
 #include "passes/fuse/split_parts.h"
 
 #include <algorithm>
@@ -77,9 +78,7 @@ struct Cut {
 
 Sizes sizesOf(const Shape& image) { return {image[2], image[3]}; }
 
-Sizes tilesOver(Sizes size, int64_t step) {
-  return {(size[0] + step - 1) / step, (size[1] + step - 1) / step};
-}
+Sizes tilesOver(Sizes size, int64_t step) { return {divideCeil(size[0], step), divideCeil(size[1], step)}; }
 
 /// Σ factors[i]·xs[i], without the terms that are zero.
 KV combined(KernelBuilder& k, const std::vector<double>& factors, const std::vector<KV>& xs) {
@@ -157,7 +156,7 @@ std::unique_ptr<Item> Writer::kernel(const Transform& transform, const Shape& x,
   item->kind = ItemKind::kernel;
   item->loc = builder_.loc();
   item->workgroup[0] = group;
-  item->grid = {Operand::literal((columns + group - 1) / group), Operand::literal(image[rowAxis])};
+  item->grid = {Operand::literal(divideCeil(columns, group)), Operand::literal(image[rowAxis])};
   KernelBuilder k(item.get());
   Value* from = k.parameter(Type::buffer(DType::f32, 1, x, BufMode::in), "x");
   Value* to = k.parameter(Type::buffer(DType::f32, 1, result, BufMode::out), "y");

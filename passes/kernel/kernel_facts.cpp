@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/divide.h"
 #include "passes/kernel/effects.h"
 
 namespace tg {
@@ -103,7 +104,7 @@ std::vector<const Value*> KernelFacts::memoryIn(const Block& block) const {
 int64_t KernelFacts::staticTrips(const Op& loop) {
   const auto [from, to, step] = rangeOf(loop);
   if (!from.isLiteral() || !to.isLiteral() || !step.isLiteral()) return -1;
-  return std::max<int64_t>(0, (to.integer - from.integer + step.integer - 1) / step.integer);
+  return std::max<int64_t>(0, divideCeil(to.integer - from.integer, step.integer));
 }
 
 }  // namespace tg

@@ -55,7 +55,7 @@ void limitPieces(std::vector<Piece>& pieces) {
 
 /// The pieces of a unit with their live ranges, by ascending bytes.
 std::vector<Piece> FunctionPlan::piecesOf(const Unit& unit, bool intervals) const {
-  const int64_t bytes = roundUp(unit.bytes, target_.alignment);
+  const int64_t bytes = alignTo(unit.bytes, target_.alignment);
   if (!unit.inParts())
     return {{0, bytes, intervals ? unit.from : unit.first, intervals ? unit.to : unit.last}};
   std::vector<Piece> pieces;
@@ -64,7 +64,7 @@ std::vector<Piece> FunctionPlan::piecesOf(const Unit& unit, bool intervals) cons
     const Life life = lifeOf(*unit.members[member]);
     const int64_t from = unit.offsets[member] / target_.alignment * target_.alignment;
     const int64_t end =
-        std::min(roundUp(unit.offsets[member] + unit.bytesOf(member), target_.alignment), bytes);
+        std::min(alignTo(unit.offsets[member] + unit.bytesOf(member), target_.alignment), bytes);
     const int last = intervals ? intervalEnd(life.last) : life.last;
     addPiece(pieces, {from, end - from, intervals ? intervalStart(life.first) : life.first, last});
     if (fill == unit.fills.end() || fill->member != member) continue;
@@ -91,7 +91,7 @@ std::vector<Alloc> FunctionPlan::allocations(bool intervals) const {
       continue;
     }
     allocOf[index] = static_cast<int>(allocs.size());
-    allocs.push_back({roundUp(unit.bytes, target_.alignment), piecesOf(unit, intervals), 0});
+    allocs.push_back({alignTo(unit.bytes, target_.alignment), piecesOf(unit, intervals), 0});
   }
   return allocs;
 }

@@ -110,7 +110,7 @@ std::vector<int64_t> FunctionPlan::blockBytes() const {
     if (unit.room != Unit::Room::arena) continue;
     for (int block = 0; block < unit.blocks(); ++block)
       bytes[unit.firstBlock + block] =
-          unit.inParts() ? unit.bytesOf(block) : roundUp(unit.bytes, target_.alignment);
+          unit.inParts() ? unit.bytesOf(block) : alignTo(unit.bytes, target_.alignment);
   }
   return bytes;
 }

@@ -467,7 +467,7 @@ void FunctionPlan::insertFills() {
 int64_t FunctionPlan::ioEnd(int64_t ioOffset) const {
   for (const Unit& unit : units_)
     if (unit.room == Unit::Room::io)
-      ioOffset = roundUp(target_.place(ioOffset, unit.bytes) + unit.bytes, target_.alignment);
+      ioOffset = alignTo(target_.place(ioOffset, unit.bytes) + unit.bytes, target_.alignment);
   return ioOffset;
 }
 
@@ -485,7 +485,7 @@ int64_t FunctionPlan::apply(int64_t ioOffset) {
   for (Unit& unit : units_) {
     if (unit.room == Unit::Room::io) {
       unit.offset = target_.place(ioOffset, unit.bytes);
-      ioOffset = roundUp(unit.offset + unit.bytes, target_.alignment);
+      ioOffset = alignTo(unit.offset + unit.bytes, target_.alignment);
     }
     for (size_t member = 0; member < unit.members.size(); ++member)
       unit.members[member]->place =

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/access.h"
+#include "ir/divide.h"
 #include "ir/module.h"
 #include "ir/result.h"
 #include "ir/target.h"
@@ -18,10 +19,6 @@
 #include "passes/plan/recompute.h"
 
 namespace tg::plan {
-
-constexpr int64_t roundUp(int64_t bytes, int64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
 
 /// The values that must be contiguous: `%a`, a lone value, or `[%a, %b, …]`, the run of a group or of a tg.adjoin. Each
 /// member of a run keeps its bytes only from its own first write to its own last read, with the padding behind it.

@@ -92,7 +92,7 @@ void FunctionPlan::chooseHeld() {
     for (int i = 0; i < op->numOperands(); ++i) {
       const Reading* first = firstReading(*op->result(i));
       for (int place = lifeOf(*op->in(i)).last + 1; first && place <= first->op; ++place)
-        with[static_cast<size_t>(place)] += roundUp(op->in(i)->type.bytes(), target_.alignment);
+        with[static_cast<size_t>(place)] += alignTo(op->in(i)->type.bytes(), target_.alignment);
     }
     if (*std::ranges::max_element(with) > most) continue;
     live = std::move(with);

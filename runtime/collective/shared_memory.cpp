@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/divide.h"
 #include "runtime/collective/engine.h"
 
 namespace tg::collective {
@@ -54,7 +55,7 @@ std::byte* map(const File& file, int64_t bytes) {
 
 Result<std::shared_ptr<SharedMemory>> SharedMemory::create(Engine& ranks, int64_t bytes) {
   std::shared_ptr<SharedMemory> made(new SharedMemory);
-  made->bytes_ = std::max<int64_t>(1, (bytes + kPage - 1) / kPage) * kPage;
+  made->bytes_ = std::max<int64_t>(1, divideCeil(bytes, kPage)) * kPage;
   made->bases_.resize(static_cast<size_t>(ranks.ranks()));
   std::byte*& own = made->bases_[static_cast<size_t>(ranks.rank())];
   File file(memfd_create("tensorgrad", MFD_CLOEXEC));

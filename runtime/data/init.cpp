@@ -13,6 +13,7 @@
 #include <numbers>
 
 #include "ir/all_cores.h"
+#include "ir/divide.h"
 #include "ir/philox.h"
 #include "ir/text.h"
 
@@ -79,7 +80,7 @@ Result<InitialValue> InitialValue::of(std::string_view name, const Type& type, s
 
 void InitialValue::fill(int64_t first, std::span<std::byte> out) const {
   const auto element = static_cast<size_t>(byteSize(dtype_));
-  const size_t bytes = kElementsOfAJob * element, jobs = (out.size() + bytes - 1) / bytes;
+  const size_t bytes = kElementsOfAJob * element, jobs = divideCeil(out.size(), bytes);
   onAllCores(jobs, [&](size_t job) {
     fillPart(first + static_cast<int64_t>(job * kElementsOfAJob),
              out.subspan(job * bytes, std::min(bytes, out.size() - job * bytes)));

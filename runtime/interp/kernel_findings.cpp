@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/divide.h"
 #include "runtime/interp/kernel_memory.h"
 
 namespace tg {
@@ -81,7 +82,7 @@ void KernelFindings::bind(std::span<const KernelBuffer> buffers, std::vector<Reg
       unit = std::min(unit, regions[byAddress[last]].stride);
     }
     if (!written) continue;
-    shadows_.emplace_back((end - start + unit - 1) / unit, true);
+    shadows_.emplace_back(divideCeil(end - start, unit), true);
     for (size_t at = first; at < last; ++at) {
       Region& region = regions[byAddress[at]];
       region.shadow = &shadows_.back();

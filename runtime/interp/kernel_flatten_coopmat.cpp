@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Translates cooperative matrices to instructions: each invocation of the subgroup holds some of the elements.
+#include "ir/divide.h"
 #include "runtime/interp/kernel_flattener.h"
 
 namespace tg {
@@ -144,7 +145,7 @@ void Flattener::matrixStoreWords(const Op& op) {
              lanes = static_cast<uint32_t>(buffer.lanes),
              count = static_cast<uint32_t>(matrix.elements()) / scalars,
              perRow = static_cast<uint32_t>(matrix.shape[1]) / scalars;
-  const uint32_t slots = (count + subgroupSize_ - 1) / subgroupSize_;
+  const uint32_t slots = divideCeil(count, subgroupSize_);
   Collective made{Collective::Kind::words, {}, 0, 0, 0, 0, 0, 0, loops_};
   made.reduction = {{Folding::Kind::add, matrix.dtype},
                     allocate(static_cast<int>(slots * lanes)),

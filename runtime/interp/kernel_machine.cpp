@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/divide.h"
 #include "ir/kernel/exact_sum.h"
 
 namespace tg {
@@ -257,7 +258,7 @@ void KernelMachine<Real>::startLanes() {
   }
   std::ranges::fill(pc_, 0);
   std::ranges::fill(status_, Status::running);
-  subgroupTurns_.assign((lanes_ + options_.subgroupSize - 1) / options_.subgroupSize, 0);
+  subgroupTurns_.assign(divideCeil(lanes_, options_.subgroupSize), 0);
 }
 
 /// Runs one workgroup. Invocations run until all of them wait or are done. Then, if some wait at an op of a subgroup,

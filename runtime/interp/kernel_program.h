@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/divide.h"
 #include "ir/kernel/kernel.h"
 #include "runtime/interp/kernel_codes.h"
 
@@ -69,7 +70,7 @@ struct Reduction {
 /// The elements of a matrix are spread over the invocations of a subgroup: element e, in row-major order, is in lane e
 /// % size, in that lane's register e / size.
 inline uint32_t matrixRegisters(const Type& matrix, uint32_t subgroupSize) {
-  return (static_cast<uint32_t>(matrix.elements()) + subgroupSize - 1) / subgroupSize;
+  return divideCeil(static_cast<uint32_t>(matrix.elements()), subgroupSize);
 }
 
 /// An op of a subgroup. It runs with the invocations that are at the same instruction, in the same iteration of each

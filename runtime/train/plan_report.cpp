@@ -8,6 +8,7 @@
 
 #include "ir/access.h"
 #include "ir/byte_range.h"
+#include "ir/divide.h"
 #include "ir/json_text.h"
 #include "ir/kernel/cost.h"
 #include "ir/target.h"
@@ -68,12 +69,12 @@ void MemoryTrace::write(MemoryValue value) {
 void MemoryTrace::finish() {
   for (MemoryValue& value : out_.values) value.last = now();
   // If one live value is in place of another, their common bytes count once.
-  auto up = [&](int64_t bytes) { return (bytes + alignment_ - 1) / alignment_ * alignment_; };
   for (int i = 0; i <= now(); ++i) {
     std::vector<std::pair<int64_t, int64_t>> ranges;
     for (const MemoryValue& value : entries_)
       if (value.first <= i && i <= value.last)
-        ranges.emplace_back(value.offset / alignment_ * alignment_, up(value.offset + value.bytes));
+        ranges.emplace_back(value.offset / alignment_ * alignment_,
+                            alignTo(value.offset + value.bytes, alignment_));
     std::ranges::sort(ranges);
     int64_t end = 0, &live = out_.steps[static_cast<size_t>(i)].liveBytes;
     for (const auto& [from, to] : ranges) {
@@ -99,8 +100,7 @@ ByteRange spanOf(const std::vector<Value*>& values) {
     span.offset = std::min(span.offset, value->place->offset);
     span.bytes = end - span.offset;
   }
-  constexpr int64_t kMemberAlignment = 16;  // of groupBytes
-  span.bytes = (span.bytes + kMemberAlignment - 1) / kMemberAlignment * kMemberAlignment;
+  span.bytes = alignTo(span.bytes, kMemberAlignment);
   return span;
 }
 

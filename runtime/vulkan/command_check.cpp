@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/divide.h"
 #include "ir/text.h"
 #include "runtime/vulkan/device_state.h"
 
@@ -49,7 +50,7 @@ Result<void> checkBinding(Device& device, const std::string& who, const Binding&
       checkAlignment(who, binding.offset, limits[LimitId::texelAlignment], "minTexelBufferOffsetAlignment"));
   // Vulkan also requires a view to begin at a multiple of its texel size, whatever the device's alignment.
   TG_CHECK(checkAlignment(who, binding.offset, texelBytes(kind), "the bytes of a texel"));
-  const int64_t texels = (bytes + texelBytes(kind) - 1) / texelBytes(kind);
+  const int64_t texels = divideCeil(bytes, texelBytes(kind));
   if (limits.gives(LimitId::texelElements, texels)) return {};
   return fail("{} spans {} texels of buffer '{}'; {} limits a texel view to {} (maxTexelBufferElements)", who,
               texels, binding.buffer->name(), device.info().name, limits[LimitId::texelElements]);

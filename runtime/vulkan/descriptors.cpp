@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/divide.h"
 #include "runtime/vulkan/command_check.h"
 #include "runtime/vulkan/device_state.h"
 
@@ -80,7 +81,7 @@ Result<VkBufferView> Descriptors::view(DeviceState& state, const Binding& bindin
                                        const std::string& label) {
   const VkBuffer buffer = binding.buffer->allocation().buffer.get();
   const int64_t texel = texelBytes(kind);
-  const int64_t bytes = (bytesOf(binding) + texel - 1) / texel * texel;
+  const int64_t bytes = alignTo(bytesOf(binding), texel);
   Handle<VkBufferView>& shared = views_[{buffer, binding.offset, bytes, kind}];
   if (shared) return shared.get();
   auto info = typed<VkBufferViewCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_VIEW_CREATE_INFO);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/divide.h"
 #include "runtime/vulkan/device_state.h"
 
 namespace tg::vulkan {
@@ -154,7 +155,7 @@ Result<Allocation> allocate(DeviceState& state, const BufferOptions& options) {
   Allocation made;
   made.name = options.name;
   made.bytes = options.bytes;
-  made.capacity = std::max(granule, (options.bytes + granule - 1) / granule * granule);
+  made.capacity = std::max(granule, alignTo(options.bytes, granule));
   const Sharing sharing = options.memory                                       ? Sharing::callers
                           : state.shared && options.kind == MemoryKind::device ? Sharing::exported
                                                                                : Sharing::none;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ir/divide.h"
 #include "runtime/vulkan/device_state.h"
 #include "runtime/vulkan/memory.h"
 
@@ -49,7 +50,7 @@ std::vector<std::vector<Piece>> batches(std::span<const T> all) {
       const int64_t bytes = std::min(t.bytes - done, stagingLimit - used);
       result.back().push_back({t.buffer, t.offset + done, bytes, used, host + done});
       done += bytes;
-      used = (used + bytes + stagingAlignment - 1) / stagingAlignment * stagingAlignment;
+      used = alignTo(used + bytes, stagingAlignment);
     }
   }
   return result;

@@ -130,7 +130,8 @@ TEST_F(Tuning, TextReadsBackAsItWas) {
 TEST_F(Tuning, WhatIsNoTableIsRefused) {
   auto absent = readTuning(path("absent"));
   ASSERT_FALSE(absent);
-  EXPECT_NE(absent.error().message().find("/absent: No such file or directory"), std::string::npos);
+  EXPECT_NE(absent.error().message().find("/absent: cannot open: No such file or directory"),
+            std::string::npos);
   auto list = readTuning(file("[1, 2]"));
   ASSERT_FALSE(list);
   EXPECT_NE(list.error().message().find("is no {key = schedule"), std::string::npos);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "ir/dims.h"
+#include "ir/divide.h"
 #include "ir/text.h"
 #include "passes/pass.h"
 #include "runtime/compile.h"
@@ -58,7 +59,7 @@ void printRows(const MemoryReport& memory, std::vector<MemoryValue> rows, size_t
 
 void printTimeline(const MemoryReport& memory) {
   if (memory.peakBytes() == 0) return;
-  size_t stretch = (memory.steps.size() + kTimelineRows - 1) / kTimelineRows;
+  size_t stretch = divideCeil(memory.steps.size(), kTimelineRows);
   fmt::print("\nlive bytes of the arena by step{}:\n",
              stretch > 1 ? fmt::format(" (the highest of every {})", stretch) : "");
   for (size_t from = 0; from < memory.steps.size(); from += stretch) {
@@ -66,8 +67,7 @@ void printTimeline(const MemoryReport& memory) {
     for (size_t i = from; i < std::min(from + stretch, memory.steps.size()); ++i)
       if (memory.steps[i].liveBytes > memory.steps[most].liveBytes) most = i;
     const auto& step = memory.steps[most];
-    auto bar =
-        static_cast<size_t>((step.liveBytes * kBarColumns + memory.peakBytes() - 1) / memory.peakBytes());
+    auto bar = static_cast<size_t>(divideCeil(step.liveBytes * kBarColumns, memory.peakBytes()));
     fmt::print("  {:>4} {:<22} {:>11} {}{}\n", most, shortened(step.label, 22), sizeText(step.liveBytes),
                std::string(bar, '#'), static_cast<int>(most) == memory.peak ? " peak" : "");
   }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "ir/dims.h"
+#include "ir/divide.h"
 #include "ir/parser.h"
 #include "ir/text.h"
 #include "passes/pass.h"
@@ -89,7 +90,7 @@ Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed,
     out.steps = flags.epochs * each;
   }
   if (out.steps > kMostSteps) return fail("--steps={} is more than {} steps", out.steps, kMostSteps);
-  out.steps = (out.steps + stride - 1) / stride * stride;
+  out.steps = alignTo(out.steps, stride);
   for (const auto& [flag, given] :
        {std::pair("--eval-every", flags.evalEvery > 0), std::pair("--eval-batches", flags.evalBatches > 0),
         std::pair("--keep-best", flags.keepBest)})
