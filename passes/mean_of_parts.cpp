@@ -49,11 +49,15 @@ class PartsCheck {
     }
   }
 
-  /// The values that have a row for each row of the batch. Ops that the check refuses are passed over.
+  /// The values that have a row for each row of the batch. It may also depend on means over the batch, as in a batch norm.
   std::unordered_set<const Value*> rows() {
     for (const auto& arg : func_.body.args)
       if (const int axis = batchAxis(*arg); axis >= 0) shares_[arg.get()] = {How::rows, axis};
-    for (const Op* op : func_.body.ops) (void)visit(*op);
+    for (const Op* op : func_.body.ops) {
+      if (op->results.empty() || !anyUse(*op, [&](const Value* value) { return isRows(value); })) continue;
+      const std::optional<int> axis = joinsRows(*op) ? std::nullopt : axisOfResult(*op);
+      if (axis) (void)keep(*op, {How::rows, *axis});
+    }
     std::unordered_set<const Value*> out;
     for (const auto& [value, share] : shares_)
       if (share.how == How::rows) out.insert(value);
@@ -110,12 +114,12 @@ class PartsCheck {
 
   /// Finds fixed operands that meet rows along their axis: set-dim gives them as many rows as a part has.
   void findRepeated(const Op& op) {
-    const bool joins = op.code == Opcode::concat;
+    const bool joins = op.code == Opcode::concat || op.code == Opcode::stack;
     if (!joins && op.code != Opcode::select && op.info().scalar == Scalar::none) return;
     forEachUse(op, [&](const Value* met) {
       const int axis = of(met).axis, back = met->type.rank() - axis;
       if (!isRows(met) || met->type.shape[axis] == 1) return;
-      if (joins && normalAxis(as::concat(op).axis(), met->type.rank()) == axis) return;
+      if (op.code == Opcode::concat && normalAxis(as::concat(op).axis(), met->type.rank()) == axis) return;
       forEachUse(op, [&](const Value* value) {
         const int at = value->type.rank() - back;
         if (isFixed(value) && at >= 0 && value->type.shape[at] == met->type.shape[axis]) repeat(*value, at);
@@ -223,6 +227,7 @@ class PartsCheck {
     case Opcode::leaky_relu:
     case Opcode::elu:
     case Opcode::gelu:
+    case Opcode::dropout:
     case Opcode::broadcast_to: return alignedAxis(op);
     case Opcode::matmul: return axisOfProduct(op);
     default: break;
@@ -261,7 +266,13 @@ class PartsCheck {
     case Opcode::take_along_axis: return other("axis") && allRows();
     case Opcode::reshape: return true;  // `moved` says where
     case Opcode::transpose:
+    case Opcode::swap_axes:
     case Opcode::one_hot: return true;
+    case Opcode::stack: return allRows();
+    case Opcode::tile: {
+      const std::vector<int64_t> repeats = as::tile(op).repeats();
+      return repeats[repeats.size() - static_cast<size_t>(rank - axis)] == 1;
+    }
     case Opcode::slice: {
       const std::vector<int64_t> strides = as::slice(op).strides();
       return as::slice(op).starts()[at] == 0 && as::slice(op).limits()[at] == op.in(0)->type.shape[axis] &&
@@ -313,6 +324,13 @@ class PartsCheck {
       const std::vector<int64_t> perm = as::transpose(op).perm();
       return static_cast<int>(std::ranges::find(perm, axis) - perm.begin());
     }
+    case Opcode::swap_axes: {
+      const int rank = op.in(0)->type.rank(), a = normalAxis(as::swap_axes(op).axis0(), rank),
+                b = normalAxis(as::swap_axes(op).axis1(), rank);
+      return axis == a ? b : axis == b ? a : axis;
+    }
+    case Opcode::stack: return axis + (normalAxis(as::stack(op).axis(), op.result()->type.rank()) <= axis);
+    case Opcode::tile: return axis + op.result()->type.rank() - op.in(0)->type.rank();
     case Opcode::reshape: return holderOf(op, axis);
     default: return axis;
     }

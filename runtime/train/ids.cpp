@@ -33,7 +33,7 @@ struct IdReader {
   bool admits(int64_t id) const { return (id >= 0 && id < rows) || id == ignored || skips; }
 };
 
-/// Everything that reads with ids from an argument, directly or through views, in a function of stage tensor.
+/// Everything that reads with ids from an argument, directly or rearranged, in a function of stage tensor.
 std::vector<IdReader> readersOf(const Item& func, const Value* argument) {
   std::unordered_set<const Value*> ids = {argument};
   std::vector<IdReader> out;
@@ -41,13 +41,10 @@ std::vector<IdReader> readersOf(const Item& func, const Value* argument) {
     if (ids.contains(value)) out.push_back({rows, ignored, skips});
   };
   for (Op* op : func.body.ops) {
+    if (op->info().fusion == table::Fusion::view || op->code == Opcode::concat)
+      if (anyUse(*op, [&](const Value* value) { return ids.contains(value); }))
+        for (const auto& result : op->results) ids.insert(result.get());
     switch (op->code) {
-    case Opcode::reshape:
-    case Opcode::transpose:
-    case Opcode::slice:
-    case Opcode::broadcast_to:
-      if (ids.contains(op->in(0))) ids.insert(op->result());
-      break;
     case Opcode::gather:
     case Opcode::embedding: note(as::gather(*op).ids(), as::gather(*op).table()->type.shape[0]); break;
     case Opcode::cross_entropy:

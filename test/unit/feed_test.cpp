@@ -388,6 +388,31 @@ TEST_F(FeedTest, UnsignedIdsAreJudgedToo) {
                "holds the id 7, but %i indexes 7 rows: ids are 0 … 6");
 }
 
+TEST_F(FeedTest, IdsAreJudgedThroughWhatRearrangesThem) {
+  for (const char* op :
+       {"tg.swap_axes %i {axis0 = 0, axis1 = 1} : tensor<2x4xi32>",
+        "tg.concat %i, %i {axis = 1} : tensor<4x4xi32>", "tg.stack %i, %i {axis = 0} : tensor<2x4x2xi32>",
+        "tg.split %i {axis = 0, sections = 1} : tensor<4x2xi32>",
+        "tg.tile %i {repeats = [1, 3]} : tensor<4x6xi32>", "tg.flip %i {axes = [0]} : tensor<4x2xi32>"}) {
+    SCOPED_TRACE(op);
+    const std::string_view type = std::string_view(op).substr(std::string_view(op).find("tensor"));
+    const std::string rows = fmt::format("{}x3xf32>", type.substr(0, type.find("xi32")));
+    auto module =
+        parse(fmt::format("module @m {{ param @w : tensor<7x3xf32> func @train(%i: tensor<4x2xi32>) -> "
+                          "(rows: {0}) {{ %w = tg.param @w : tensor<7x3xf32> %j = {1} "
+                          "%rows = tg.embedding %w, %j : {0} return %rows : {0} }} }}",
+                          rows, op),
+              "m");
+    ASSERT_OK(module);
+    FeedOptions options;
+    options.train = "i=9";
+    EXPECT_FAILS(openFeed(options, *(*module)->func("train"), nullptr),
+                 "holds the id 9, but %i indexes 7 rows");
+    options.train = "i=6";
+    ASSERT_OK(openFeed(options, *(*module)->func("train"), nullptr));
+  }
+}
+
 TEST_F(FeedTest, ImagesOfIdxMayBeFlat) {
   const std::string header("\0\0\x08\x03\0\0\0\2\0\0\0\2\0\0\0\3", 16);
   const std::string file =

@@ -47,6 +47,22 @@ const PartsCase kCases[] = {
      "%n = tg.mean %m {axes = [0]} : tensor<f32> %c = tg.constant 0.5 : tensor<f32> "
      "%loss = tg.mul %n, %c : tensor<f32>",
      ""},
+    {"swapped", "%x: tensor<4x3x6xf32> {batch = 0}",
+     "%t = tg.swap_axes %x {axis0 = 0, axis1 = -1} : tensor<6x3x4xf32> "
+     "%s = tg.swap_axes %t {axis0 = 0, axis1 = 1} : tensor<3x6x4xf32> "
+     "%m = tg.max_reduce %s {axes = [0, 1]} : tensor<4xf32> %loss = tg.mean %m {axes = [0]} : tensor<f32>",
+     ""},
+    {"stacked", "%x: tensor<4x6xf32> {batch = 0}",
+     "%q = tg.square %x : tensor<4x6xf32> %s = tg.stack %x, %q {axis = 0} : tensor<2x4x6xf32> "
+     "%m = tg.max_reduce %s {axes = [0, 2]} : tensor<4xf32> %loss = tg.mean %m {axes = [0]} : tensor<f32>",
+     ""},
+    {"tiled", "%x: tensor<4x6xf32> {batch = 0}",
+     "%t = tg.tile %x {repeats = [3, 1, 2]} : tensor<3x4x12xf32> %m = tg.max_reduce %t {axes = [0, 2]} : "
+     "tensor<4xf32> %loss = tg.mean %m {axes = [0]} : tensor<f32>",
+     ""},
+    {"repeated", "%x: tensor<4x6xf32> {batch = 0}",
+     "%t = tg.tile %x {repeats = [2, 1]} : tensor<8x6xf32> %loss = tg.mean %t {axes = [0, 1]} : tensor<f32>",
+     "%t = tg.tile joins rows"},
     {"columns", "%x: tensor<6x4xf32> {batch = 1}",
      "%w = tg.param @w : tensor<6x5xf32> %z = tg.matmul %w, %x {transpose_a = true} : tensor<5x4xf32> "
      "%m = tg.max_reduce %z {axes = [0]} : tensor<4xf32> %loss = tg.mean %m {axes = [0]} : tensor<f32>",
