@@ -194,12 +194,18 @@ Error overLimit(const Loc& loc, std::string_view who, const Unmet& need, const T
                 need.available, target.name);
 }
 
-Error overBinding(const Loc& loc, std::string_view what, int64_t bytes, int64_t most, const Target& target) {
-  return failAt(loc, "{} takes {} bytes, more than the {} one binding may span on target '{}'", what, bytes,
-                most, target.name)
-      .note(loc, "a smaller batch, context or vocabulary makes it fit; so does a target with a larger "
-                 "storage_range, "
-                 "such as --target=auto on a device that has one");
+Error overBinding(const Loc& loc, std::string_view what, int64_t bytes, int64_t most, const Target& target,
+                  int64_t others) {
+  Error error =
+      failAt(loc, "{} takes {} bytes, more than the {} one binding may span on target '{}'", what, bytes,
+             most, target.name)
+          .note(loc, "a smaller batch, context or vocabulary makes it fit; so does a target with a larger "
+                     "storage_range, "
+                     "such as --target=auto on a device that has one");
+  if (others > 0)
+    error.addNote(nullptr,
+                  fmt::format("it is the largest; {} more {} too large", others, others == 1 ? "is" : "are"));
+  return error;
 }
 
 int64_t mostBytes(const Target& target) {

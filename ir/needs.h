@@ -64,8 +64,10 @@ std::string sentence(const Unmet& need);
 /// The error that `who` exceeds a limit of the target: "the kernel @k has 9 storage buffers, more than the 8 of
 /// target 'x'".
 Error overLimit(const Loc& loc, std::string_view who, const Unmet& need, const Target& target);
-/// The error that `what` takes `bytes`, more than the `most` of one binding, with a note that says what to change.
-Error overBinding(const Loc& loc, std::string_view what, int64_t bytes, int64_t most, const Target& target);
+/// The error that `what` takes `bytes`, more than the `most` of one binding, with a note that says what to change;
+/// and one that says how many `others` do, which are no larger.
+Error overBinding(const Loc& loc, std::string_view what, int64_t bytes, int64_t most, const Target& target,
+                  int64_t others = 0);
 /// The most bytes of one value: limited by a binding and by a buffer.
 int64_t mostBytes(const Target& target);
 

@@ -224,14 +224,18 @@ std::set<std::string> symbolsByRows(const Module& module) {
   return byRows;
 }
 
-/// Fails if a symbol, or a group of symbols, has more bytes than one binding may span.
-Result<void> checkRange(const Item& symbol, int64_t bytes, int64_t members, int64_t most,
-                        const Target& target) {
-  if (bytes <= most) return {};
-  std::string what = members == 1 ? fmt::format("@{} : {}", symbol.name, symbol.type.str())
-                                  : fmt::format("the group of @{} and {} more", symbol.name, members - 1);
-  return overBinding(symbol.loc, what, bytes, most, target);
-}
+/// A symbol, or a group of symbols, that has more bytes than one binding may span.
+struct TooLarge {
+  const Item* symbol = nullptr;
+  int64_t bytes = 0, members = 0, most = 0;
+
+  Error error(const Target& target, int64_t others) const {
+    const std::string what = members == 1
+                                 ? fmt::format("@{} : {}", symbol->name, symbol->type.str())
+                                 : fmt::format("the group of @{} and {} more", symbol->name, members - 1);
+    return overBinding(symbol->loc, what, bytes, most, target, others);
+  }
+};
 
 /// Fails if a given home is not in the reserved bytes of @persistent.
 Result<void> checkGiven(const Item& symbol, int64_t reserve) {
@@ -302,7 +306,8 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
   std::vector<const std::vector<int>*> runOf(symbols.size(), nullptr);
   for (const auto& run : runs)
     for (int key : run) runOf[key] = &run;
-  Error errors;
+  TooLarge worst;
+  int64_t others = -1;
   int64_t end = alignTo(reserve, target.alignment);
   for (size_t key = 0; key < symbols.size(); ++key) {
     if (symbols[key]->place) continue;
@@ -311,11 +316,13 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
     for (int member : members) types.push_back(symbols[member]->type);
     std::vector<int64_t> offsets;
     int64_t bytes = groupBytes(types, &offsets);
-    if (auto checked = checkRange(
-            *symbols[members[0]], runOf[key] ? bytes : types[0].bytes(), static_cast<int64_t>(members.size()),
-            byRows.contains(symbols[key]->name) ? target.allocation : mostBytes(target), target);
-        !checked)
-      errors.append(checked.takeError());
+    const TooLarge own{symbols[members[0]], runOf[key] ? bytes : types[0].bytes(),
+                       static_cast<int64_t>(members.size()),
+                       byRows.contains(symbols[key]->name) ? target.allocation : mostBytes(target)};
+    if (own.bytes > own.most) {
+      ++others;
+      if (own.bytes > worst.bytes) worst = own;
+    }
     end = target.place(end, bytes);
     for (size_t member = 0; member < members.size(); ++member)
       symbols[members[member]]->place = Place{"persistent", end + offsets[member], nullptr};
@@ -323,7 +330,7 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
     if (end >= kMaxBytes)
       return failAt(module.loc, "parameters and states take {} bytes together, or more", kMaxBytes);
   }
-  if (!errors.empty()) return errors;
+  if (worst.symbol) return worst.error(target, others);
   return end;
 }
 
@@ -402,7 +409,8 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
              "@{} takes {} bytes ({}), the least there is with what may run again; the budget is {} ({})",
              worst->func->name, needed, sizeText(needed), layout.budget, sizeText(layout.budget))
           .note(layout.module.loc,
-                "of these {} are parameters, states, inputs and results; {} is the least budget: "
+                "of these {} are parameters, states, inputs and results; {} is the least budget for it as it "
+                "is: "
                 "--memory={} of tg-run, plan{{budget={}}}; a smaller context or batch takes less, "
                 "and a batch in parts: --micro-batch=N of tg-run train",
                 sizeText(fixed), needed, needed, needed),

@@ -110,6 +110,12 @@ Result<void> check(const Site& site, const Module& module, const OptimizerOption
   for (const std::string& name : states)
     if (const Item* old = module.storage(name))
       return passError(site.pass, old->loc, 3, "the module has @{} already; {} runs once", name, site.pass);
+  const bool named = std::ranges::any_of(site.step->results,
+                                         [](const NamedType& result) { return result.name == "grad_norm"; });
+  if (named && !find(site.step->attrs, "optimizer"))
+    return passError(site.pass, site.step->loc, 11,
+                     "@{} has a result grad_norm, which is the name of the norm of the gradients; rename it",
+                     site.step->name);
   TG_CHECK(checkUpdates(site));
   TG_CHECK(checkPatterns(site, module, options));
   std::vector<Range> all = {{"weight-decay", options.weightDecay, 0, INFINITY},

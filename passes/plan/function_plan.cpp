@@ -395,15 +395,21 @@ Result<void> FunctionPlan::checkRanges() const {
       bind(bindingSources(*op, binding), op->operands[binding].bindsGroup());
     for (const ResultSlot& slot : resultSlots(*op)) bind(valuesOf(*op, slot), slot.group);
   }
+  const Unit* worst = nullptr;
+  int64_t others = -1;
   for (size_t index = 0; index < units_.size(); ++index) {
     const Unit &unit = units_[index], &largest = bound[index];
-    if (largest.bytes > most)
-      errors.append(overBinding(largest.members[0]->loc, describe(largest), largest.bytes, most, target_));
-    else if (unit.bytes > target_.allocation)
+    if (largest.bytes > most) {
+      ++others;
+      if (!worst || largest.bytes > worst->bytes) worst = &largest;
+    } else if (unit.bytes > target_.allocation) {
       errors.append(failAt(unit.members[0]->loc,
                            "{} takes {} bytes, more than the {} of one buffer on target '{}'", describe(unit),
                            unit.bytes, target_.allocation, target_.name));
+    }
   }
+  if (worst)
+    errors.append(overBinding(worst->members[0]->loc, describe(*worst), worst->bytes, most, target_, others));
   if (!errors.empty()) return errors;
   return {};
 }

@@ -189,8 +189,9 @@ Result<std::vector<Kernel>> FunctionPlan::kernelsOfText(std::vector<int64_t>* by
   return kernels;
 }
 
-Result<Planned> planWithin(const Module& module, const Item& written, const Target& target,
-                           std::optional<int64_t> slack, int64_t room) {
+/// Searches once. Where no plan fits, which one is the smallest it meets depends on the room.
+static Result<Planned> searchWithin(const Module& module, const Item& written, const Target& target,
+                                    std::optional<int64_t> slack, int64_t room) {
   std::unique_ptr<Item> copy = cloneItem(written);
   std::vector<int64_t> bytes;
   TG_TRY(std::vector<Kernel> kernels, FunctionPlan(module, *copy, target).kernelsOfText(&bytes));
@@ -221,6 +222,17 @@ Result<Planned> planWithin(const Module& module, const Item& written, const Targ
     TG_TRY(bool done, tried(recompute));
     if (done) break;
     enough = recompute.peak() - std::max<int64_t>(1, (best.plan->arenaBytes() - room) / 2);
+  }
+  return best;
+}
+
+Result<Planned> planWithin(const Module& module, const Item& written, const Target& target,
+                           std::optional<int64_t> slack, int64_t room) {
+  TG_TRY(Planned best, searchWithin(module, written, target, slack, room));
+  while (best.plan->arenaBytes() > room) {
+    TG_TRY(Planned less, searchWithin(module, written, target, slack, best.plan->arenaBytes() - 1));
+    if (less.plan->arenaBytes() >= best.plan->arenaBytes()) break;
+    best = std::move(less);
   }
   return best;
 }

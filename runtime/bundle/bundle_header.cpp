@@ -65,17 +65,35 @@ std::string list(std::string_view from, const std::vector<StructMember>& all) {
 }  // namespace
 
 std::string cIdentifier(const std::string& name) {
-  static const std::set<std::string> keywords = {
-      "auto",    "bool",   "break",    "case",   "char",     "class",    "const",  "continue",
-      "default", "delete", "do",       "double", "else",     "enum",     "extern", "false",
-      "float",   "for",    "goto",     "if",     "inline",   "int",      "long",   "namespace",
-      "new",     "not",    "or",       "and",    "register", "return",   "short",  "signed",
-      "sizeof",  "static", "struct",   "switch", "template", "this",     "true",   "try",
-      "typedef", "union",  "unsigned", "using",  "void",     "volatile", "while"};
+  static const std::set<std::string> taken = {"tgb",      "tensorgrad_bundle",  // the loader's
+                                              "auto",     "bool",
+                                              "break",    "case",
+                                              "char",     "class",
+                                              "const",    "continue",
+                                              "default",  "delete",
+                                              "do",       "double",
+                                              "else",     "enum",
+                                              "extern",   "false",
+                                              "float",    "for",
+                                              "goto",     "if",
+                                              "inline",   "int",
+                                              "long",     "namespace",
+                                              "new",      "not",
+                                              "or",       "and",
+                                              "register", "return",
+                                              "short",    "signed",
+                                              "sizeof",   "static",
+                                              "struct",   "switch",
+                                              "template", "this",
+                                              "true",     "try",
+                                              "typedef",  "union",
+                                              "unsigned", "using",
+                                              "void",     "volatile",
+                                              "while"};
   std::string out;
   for (unsigned char c : name) out += std::isalnum(c) ? static_cast<char>(c) : '_';
   if (out.empty() || std::isdigit(static_cast<unsigned char>(out[0]))) out = "_" + out;
-  return keywords.contains(out) ? out + "_" : out;
+  return taken.contains(out) ? out + "_" : out;
 }
 
 std::string bundleHeader(const Item& entry, const std::string& name) {

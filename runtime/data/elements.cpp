@@ -74,6 +74,34 @@ Result<HostArray> toI1(const Shape& shape, std::span<const std::byte> raw) {
   return array;
 }
 
+/// The elements divided by a number, in f32. The quotient is rounded once.
+HostArray quotients(FileType type, const Shape& shape, std::span<const std::byte> raw, double divisor) {
+  auto of = [&]<class From>(From) {
+    return toF32<From>(shape, raw,
+                       [&](From value) { return static_cast<float>(static_cast<double>(value) / divisor); });
+  };
+  auto ofNarrow = [&](DType dtype) {
+    return toF32<uint16_t>(
+        shape, raw, [&](uint16_t bits) { return static_cast<float>(narrowValue(dtype, bits) / divisor); });
+  };
+  switch (type) {
+  case FileType::boolean:
+  case FileType::u8: return of(uint8_t());
+  case FileType::i8: return of(int8_t());
+  case FileType::i16: return of(int16_t());
+  case FileType::u16: return of(uint16_t());
+  case FileType::i32: return of(int32_t());
+  case FileType::u32: return of(uint32_t());
+  case FileType::i64: return of(int64_t());
+  case FileType::u64: return of(uint64_t());
+  case FileType::f16: return ofNarrow(DType::f16);
+  case FileType::bf16: return ofNarrow(DType::bf16);
+  case FileType::f32: return of(float());
+  case FileType::f64: return of(double());
+  }
+  return {};
+}
+
 HostArray copyOf(DType dtype, const Shape& shape, std::span<const std::byte> raw) {
   return {dtype, shape, std::vector<std::byte>(raw.begin(), raw.end())};
 }
@@ -86,33 +114,50 @@ std::optional<FileType> fileTypeNamed(std::string_view name) {
   return std::nullopt;
 }
 
+/// The elements as their host type, integers as i32 or u32.
+static Result<HostArray> asHostType(FileType type, const Shape& shape, std::span<const std::byte> raw,
+                                    DType integers, int64_t first, Beyond beyond) {
+  auto cast = [&]<class From>(From) {
+    return integers == DType::u32 ? castAll<From, uint32_t>(DType::u32, shape, raw, first)
+                                  : castAll<From, int32_t>(DType::i32, shape, raw, first);
+  };
+  switch (type) {
+  case FileType::boolean: return toI1(shape, raw);
+  case FileType::i8: return cast(int8_t());
+  case FileType::u8: return cast(uint8_t());
+  case FileType::i16: return cast(int16_t());
+  case FileType::u16: return cast(uint16_t());
+  case FileType::i32: return cast(int32_t());
+  case FileType::u32: return cast(uint32_t());
+  case FileType::i64: return cast(int64_t());
+  case FileType::u64: return cast(uint64_t());
+  case FileType::f32: return copyOf(DType::f32, shape, raw);
+  case FileType::f16:
+  case FileType::bf16:
+  case FileType::f64: break;
+  }
+  if (type == FileType::f64 && beyond == Beyond::error)
+    return castAll<double, float>(DType::f32, shape, raw, first);
+  return quotients(type, shape, raw, 1);
+}
+
 Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<const std::byte> raw,
-                                   int64_t first, Beyond beyond) {
+                                   const ElementGoal& goal, int64_t first, Beyond beyond) {
   const int64_t expected = shape.elements() * byteSize(type);
   if (static_cast<size_t>(expected) != raw.size())
     return fail("expected {} of elements, got {}", countText(expected, "byte"), raw.size());
-  switch (type) {
-  case FileType::boolean: return toI1(shape, raw);
-  case FileType::i8: return castAll<int8_t, int32_t>(DType::i32, shape, raw, first);
-  case FileType::u8: return castAll<uint8_t, int32_t>(DType::i32, shape, raw, first);
-  case FileType::i16: return castAll<int16_t, int32_t>(DType::i32, shape, raw, first);
-  case FileType::u16: return castAll<uint16_t, int32_t>(DType::i32, shape, raw, first);
-  case FileType::i64: return castAll<int64_t, int32_t>(DType::i32, shape, raw, first);
-  case FileType::u64: return castAll<uint64_t, int32_t>(DType::i32, shape, raw, first);
-  case FileType::i32: return copyOf(DType::i32, shape, raw);
-  case FileType::u32: return copyOf(DType::u32, shape, raw);
-  case FileType::f32: return copyOf(DType::f32, shape, raw);
-  case FileType::f16:
-    return toF32<uint16_t>(shape, raw,
-                           [](uint16_t bits) { return static_cast<float>(narrowValue(DType::f16, bits)); });
-  case FileType::bf16:
-    return toF32<uint16_t>(shape, raw,
-                           [](uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); });
-  case FileType::f64:
-    if (beyond == Beyond::error) return castAll<double, float>(DType::f32, shape, raw, first);
-    return toF32<double>(shape, raw, [](double value) { return static_cast<float>(value); });
+  HostArray array;
+  if (goal.divisor) {
+    array = quotients(type, shape, raw, *goal.divisor);
+  } else {
+    const DType integers =
+        goal.dtype == DType::u32 || (!goal.dtype && type == FileType::u32) ? DType::u32 : DType::i32;
+    TG_TRY(array, asHostType(type, shape, raw, integers, first, beyond));
   }
-  return fail("unknown element type");
+  if (!goal.dtype || array.dtype == *goal.dtype) return array;
+  HostArray out = HostArray::zeros(*goal.dtype, shape);
+  for (int64_t index = 0; index < array.elements(); ++index) out.set(index, array.at(index));
+  return out;
 }
 
 FileType fileTypeOf(DType dtype) { return *fileTypeNamed(name(dtype)); }

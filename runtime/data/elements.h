@@ -51,11 +51,18 @@ constexpr int64_t byteSize(FileType type) { return info(type).bytes; }
 /// What to do with an f64 that is too large for f32: report an error, or round it to infinity.
 enum class Beyond : uint8_t { error, infinite };
 
+/// What the elements of a file become: the host type of the file, unless told otherwise.
+struct ElementGoal {
+  std::optional<DType> dtype = {};     ///< i32 or u32 for integers, any real type for reals
+  std::optional<double> divisor = {};  ///< the elements divided by it, in f32 or `dtype`
+};
+
 /// The array with these dense row-major elements. f64, f16 and bf16 become f32 (f64 is rounded); i64, u64 and the
-/// narrow integers become i32; boolean becomes i1. Errors: a 64-bit integer that does not fit, a boolean byte above 1,
-/// a byte count that does not match the shape. Errors number the elements from `first` on.
+/// narrow integers become i32; boolean becomes i1; unless `goal` says otherwise. Errors: an integer that does not fit, a
+/// boolean byte above 1, a byte count that does not match the shape. Errors number the elements from `first` on.
 Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<const std::byte> raw,
-                                   int64_t first = 0, Beyond beyond = Beyond::error);
+                                   const ElementGoal& goal = {}, int64_t first = 0,
+                                   Beyond beyond = Beyond::error);
 
 /// The array with every element rounded to `dtype`. Reals can be converted to reals, and finite ones must stay finite;
 /// integers must keep their values. Otherwise an error, which numbers the elements from `first` on.

@@ -171,7 +171,8 @@ Result<NpyLayout> parseNpyLayout(std::span<const std::byte> first, size_t size, 
 
 Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view where) {
   TG_TRY(const NpyLayout layout, parseNpyLayout(bytes, bytes.size(), where));
-  auto array = fromFileElements(layout.type, layout.shape, bytes.subspan(layout.start), 0, Beyond::infinite);
+  auto array =
+      fromFileElements(layout.type, layout.shape, bytes.subspan(layout.start), {}, 0, Beyond::infinite);
   if (!array) return fail("{}: {}", where, array.error().message());
   return array;
 }

@@ -68,7 +68,7 @@ Result<Entry> readEntry(const std::string& name, const json& fields, std::string
   const auto spelled = dtype->get<std::string>();
   const auto* type = std::ranges::find_if(kFileTypes, [&](auto& row) { return row.safetensors == spelled; });
   if (type == std::end(kFileTypes))
-    return fail("{}: tensor '{}': expected F32, F16, BF16, F64, I8 to I64, U8 to U32 or BOOL, got {}", where,
+    return fail("{}: tensor '{}': expected F32, F16, BF16, F64, I8 to I64, U8 to U64 or BOOL, got {}", where,
                 name, spelled);
   entry.type = type->type;
   auto shape = checkedShape(dims->get<std::vector<int64_t>>());
@@ -215,12 +215,15 @@ Result<SafetensorsFile> openContent(size_t fileSize, const ReadBytes& read, std:
   TG_CHECK(checkLayout(entries, fileSize - data, where));
   for (const Entry& entry : entries) {
     const auto own = dtypeNamed(name(entry.type));
-    const bool kept = halves == Halves::keep && own && isNarrow(*own);
+    const bool kept = halves != Halves::widen && own && isNarrow(*own);
+    const bool rounded = halves == Halves::round && byteSize(entry.type) == 8;
     file.fileTypes.push_back(entry.type);
-    file.tensors.tensors.emplace_back(entry.name,
-                                      Type::tensor(kept ? *own : hostType(entry.type), entry.shape));
+    file.tensors.tensors.emplace_back(entry.name, Type::tensor(kept      ? *own
+                                                               : rounded ? DType::f32
+                                                                         : hostType(entry.type),
+                                                               entry.shape));
   }
-  file.tensors.read = [read, data, where, types = file.tensors.tensors, entries = std::move(entries)](
+  file.tensors.read = [read, data, where, halves, types = file.tensors.tensors, entries = std::move(entries)](
                           size_t tensor, int64_t first, std::span<std::byte> out) -> Result<void> {
     const Entry& entry = entries[tensor];
     const DType dtype = types[tensor].second.dtype;
@@ -230,7 +233,9 @@ Result<SafetensorsFile> openContent(size_t fileSize, const ReadBytes& read, std:
     const int64_t count = static_cast<int64_t>(out.size()) / byteSize(dtype);
     std::vector<std::byte> raw(static_cast<size_t>(count * byteSize(entry.type)));
     TG_CHECK(read(at, raw));
-    auto array = fromFileElements(entry.type, Shape{count}, raw, first);
+    ElementGoal goal;
+    if (halves == Halves::round && byteSize(entry.type) == 8) goal.divisor = 1;
+    auto array = fromFileElements(entry.type, Shape{count}, raw, goal, first);
     if (!array) return fail("{}: tensor '{}': {}", where, entry.name, array.error().message());
     std::ranges::copy(array->bytes, out.begin());
     return {};

@@ -251,9 +251,8 @@ Result<HostArray> fromRand(const InputSpec& spec, const Type& expected) {
 
 /// The contents of a file. If type and shape fit, they are converted; otherwise the caller reports the difference.
 Result<HostArray> loadFile(const InputSpec& spec, const Table& table, const Type& expected) {
-  const bool fits = checkElements(spec, table, expected) && table.shape() == expected.shape;
-  TG_TRY(HostArray array, table.all());
-  return fits ? asElements(spec, std::move(array), expected.dtype) : std::move(array);
+  const auto fitting = tableAs(spec, table, expected);
+  return fitting && table.shape() == expected.shape ? fitting->all() : table.all();
 }
 
 Result<HostArray> loadAny(const OpenInput& input, const Type& expected) {
@@ -303,27 +302,18 @@ Result<OpenInput> openInput(InputSpec spec, std::string_view name, std::string_v
   return out;
 }
 
-Result<void> checkElements(const InputSpec& spec, const Table& table, const Type& expected) {
-  const FileType given = table.fileType();
-  const bool reals = isFloat(hostType(given)) && isFloat(expected.dtype);
-  if (spec.divisor ? isFloat(expected.dtype) : reals || hostType(given) == expected.dtype) return {};
+Result<Table> tableAs(const InputSpec& spec, const Table& table, const Type& expected) {
+  const DType given = hostType(table.fileType());
+  const bool whole = given != DType::i1 && !isFloat(given);
+  const bool fits = spec.divisor                  ? isFloat(expected.dtype)
+                    : isFloat(expected.dtype)     ? isFloat(given)
+                    : expected.dtype == DType::i1 ? given == DType::i1
+                                                  : whole;
+  if (fits) return table.giving({expected.dtype, spec.divisor});
   const bool scales = !spec.divisor && isFloat(expected.dtype);
   return fail("{} holds {}{}, but {} is expected{}", table.path(), table.str(),
               spec.divisor ? " divided into f32" : "", expected.str(),
               scales ? "; a divisor makes f32 of integers: @FILE/255, or /1" : "");
-}
-
-HostArray asElements(const InputSpec& spec, HostArray array, DType expected) {
-  if (!spec.divisor && array.dtype == expected) return array;
-  HostArray out = HostArray::zeros(expected, array.shape);
-  if (!spec.divisor) {
-    for (int64_t index = 0; index < array.elements(); ++index) out.set(index, array.at(index));
-    return out;
-  }
-  const auto divisor = static_cast<float>(*spec.divisor);
-  for (int64_t index = 0; index < array.elements(); ++index)
-    out.set(index, static_cast<float>(array.at(index)) / divisor);
-  return out;
 }
 
 Result<HostArray> load(const InputSpec& spec, const Type& expected, std::string_view name,

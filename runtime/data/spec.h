@@ -48,13 +48,9 @@ Result<std::pair<std::string, InputSpec>> parseInputSpec(std::string_view text,
 /// Opens the file of a source for which `isFile` holds.
 Result<Table> openTable(const InputSpec& spec);
 
-/// Whether the elements of a file can be used for an input of `expected`: they have the same type (narrow and 64-bit
-/// integers count as i32, f64 and bf16 as f32, f16 as f32 and f16), or become f32 through a divisor. The error names
-/// both types.
-Result<void> checkElements(const InputSpec& spec, const Table& table, const Type& expected);
-/// Converts elements from a file to those of an input: divided, or as another float type. The caller has asked
-/// `checkElements`.
-HostArray asElements(const InputSpec& spec, HostArray array, DType expected);
+/// The table with elements as an input of `expected` takes them: integers and reals of any width, and reals that a
+/// divisor makes. An error, which names both types, if they do not fit.
+Result<Table> tableAs(const InputSpec& spec, const Table& table, const Type& expected);
 
 /// A source with its file open, if it has one: a pipe can be opened only once.
 struct OpenInput {

@@ -206,7 +206,7 @@ size_t Table::rowBytes() const {
 }
 
 Result<HostArray> Table::convert(const Shape& shape, std::span<const std::byte> raw, Beyond beyond) const {
-  auto array = fromFileElements(type_, shape, raw, 0, beyond);
+  auto array = fromFileElements(type_, shape, raw, goal_, 0, beyond);
   if (!array) return fail("{}: {}", path_, array.error().message());
   return array;
 }

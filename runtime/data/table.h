@@ -46,6 +46,13 @@ class Table {
   /// Copies elements from byte `first` on, unconverted. An error if the file was truncated meanwhile.
   Result<void> readBytes(size_t first, std::span<std::byte> to) const;
 
+  /// The same table, whose elements are converted to something else.
+  Table giving(const ElementGoal& goal) const {
+    Table out = *this;
+    out.goal_ = goal;
+    return out;
+  }
+
   /// The rows with these indices, converted as by `fromFileElements`.
   Result<HostArray> gather(std::span<const int64_t> rows) const;
   /// Rows first … first + count - 1.
@@ -61,6 +68,7 @@ class Table {
 
   std::string path_;
   FileType type_ = FileType::f32;
+  ElementGoal goal_;
   Shape shape_;
   std::shared_ptr<const DataFile> file_;                ///< null if the elements are held in memory
   std::shared_ptr<const std::vector<std::byte>> held_;  ///< the file's bytes, unpacked

@@ -150,7 +150,6 @@ class ColumnSource : public Source {
         continue;
       }
       TG_TRY(HostArray array, column.rows->gather(rows));
-      array = asElements(column.spec, std::move(array), column.type.dtype);
       array.shape = column.type.shape;
       out.emplace(column.name, std::move(array));
     }
@@ -192,18 +191,30 @@ Error foreignIn(const Item& func, const Value& arg, std::string_view source, dou
               countText(limit, "row"), limit - 1);
 }
 
+/// Whether an array of the type may have none for some integer or boolean of a file.
+bool mayNotFit(FileType given, DType type) {
+  switch (given) {
+  case FileType::boolean:
+  case FileType::i64:
+  case FileType::u64: return true;
+  case FileType::u32: return type != DType::u32;
+  case FileType::i8:
+  case FileType::i16:
+  case FileType::i32: return type == DType::u32;
+  default: return false;
+  }
+}
+
 /// Converts all rows once if some element could be wrong: ids, and integers and booleans that may not fit.
 Result<void> scan(const Table& table, const InputSpec& spec, const Item& func, const Value& arg) {
-  const FileType type = table.fileType();
-  const bool ids = idLimit(func, &arg) > 0;
-  const bool narrows = type == FileType::i64 || type == FileType::u64 || type == FileType::boolean;
-  if (!ids && !narrows) return {};
+  const bool ids = idLimit(func, &arg) > 0, narrows = mayNotFit(table.fileType(), arg.type.dtype);
+  if (spec.divisor || (!ids && !narrows)) return {};
   constexpr int64_t kElements = 1 << 20;
   const int64_t each =
       std::max<int64_t>(1, kElements * table.rows() / std::max<int64_t>(1, table.shape().elements()));
   for (int64_t first = 0; first < table.rows(); first += each) {
     TG_TRY(const HostArray piece, table.range(first, std::min(each, table.rows() - first)));
-    if (!ids || spec.divisor) continue;
+    if (!ids) continue;
     const int64_t foreign = foreignId(func, arg, piece);
     if (foreign < piece.elements()) return foreignIn(func, arg, table.path(), piece.at(foreign));
   }
@@ -217,8 +228,7 @@ Result<void> openRows(const std::string& binding, const SourceOptions& options, 
     TG_TRY(Table opened, openTable(column.spec));
     known = options.opened->emplace(binding, std::move(opened)).first;
   }
-  const Table& table = known->second;
-  TG_CHECK(checkElements(column.spec, table, arg.type));
+  TG_TRY(const Table table, tableAs(column.spec, known->second, arg.type));
   if (!rowsFit(table.shape(), arg.type.shape, column.spec.kind == InputSpec::Kind::idx))
     return fail("{} holds {}, but '{}' is {}: all extents but the first must agree", table.path(),
                 table.str(), column.name, arg.type.str());
@@ -228,8 +238,7 @@ Result<void> openRows(const std::string& binding, const SourceOptions& options, 
     column.rows = table;
     return {};
   }
-  TG_TRY(HostArray scalar, table.all());
-  column.constant = asElements(column.spec, std::move(scalar), arg.type.dtype);
+  TG_TRY(column.constant, table.all());
   return {};
 }
 

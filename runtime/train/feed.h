@@ -82,6 +82,9 @@ Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Ite
 
 /// The size of the smallest table that an integer argument indexes, in a function of stage tensor; 0 if none is seen.
 int64_t idLimit(const Item& func, const Value* argument);
+/// The index of the first of `ids` (integers) that is invalid for something that the argument indexes, or
+/// ids.elements().
+int64_t foreignId(const Item& func, const Value& arg, const HostArray& ids);
 
 /// Whether a fingerprint was computed by this program's method, so that a difference means different data.
 bool comparableData(std::string_view fingerprint);

@@ -175,7 +175,8 @@ std::string csvCell(const std::string& name) {
   return cell + '"';
 }
 
-std::string csvNumber(double value) { return fmt::format("{}", value); }
+/// A number that is not finite is nan, as it is null in metrics.jsonl, from which rows are copied.
+std::string csvNumber(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "nan"; }
 
 std::string csvLine(const MetricRow& row, const std::vector<std::string>& columns) {
   std::string line = fmt::format("{},{}", row.step, csvNumber(row.time));

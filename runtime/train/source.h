@@ -48,10 +48,6 @@ Result<std::unique_ptr<Source>> openTokens(const SourceOptions& options, const I
 /// The arguments that are filled from data.
 std::vector<const Value*> dataArguments(const Item& func);
 
-/// The index of the first of `ids` (integers) that is invalid for something that the argument indexes, or
-/// ids.elements().
-int64_t foreignId(const Item& func, const Value& arg, const HostArray& ids);
-
 /// A hash of names, shapes, sizes and bytes; each is combined with the hash so far.
 class Fingerprint {
  public:

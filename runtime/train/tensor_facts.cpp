@@ -84,7 +84,7 @@ TensorFacts tensorFacts(const std::string& name, const HostArray& array) {
 }
 
 Result<FileFacts> fileFacts(const std::string& path) {
-  TG_TRY(Safetensors file, readSafetensors(path, Halves::keep));
+  TG_TRY(Safetensors file, readSafetensors(path, Halves::round));
   FileFacts out;
   out.metadata = std::move(file.metadata);
   for (size_t i = 0; i < file.tensors.size(); ++i) {

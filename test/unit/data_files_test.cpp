@@ -134,9 +134,30 @@ TEST_F(Files, IntegersBecomeFloatsByADivisorOnly) {
   EXPECT_EQ(valuesOf(*loadText("x=@" + file, Type::tensor(DType::i32, {3}))),
             (std::vector<double>{0, 51, 255}));
   EXPECT_FAILS(loadText("x=@" + file, f3), "expected tensor<3xf32>", "got tensor<3xi32>");
+  // The quotient is rounded, not the number or the divisor.
+  const std::string times = put("t.npy", npy("<i8", "(3,)", le<int64_t>({10000000000, 20000000000, -1})));
+  EXPECT_EQ(valuesOf(*loadText("x=@" + times + "/1e10", f3)), (std::vector<double>{1, 2, -1e-10f}));
+  const std::string large = put("l.npy", npy("<f8", "(3,)", le<double>({1e39, 1e300, 0})));
+  EXPECT_EQ(valuesOf(*loadText("x=@" + large + "/1e38", f3)), (std::vector<double>{10, INFINITY, 0}));
+  EXPECT_EQ(valuesOf(*loadText("x=@" + put("o.npy", npy("<f4", "(3,)", le<float>({1, 2, 0}))) + "/1e39", f3)),
+            (std::vector<double>{1e-39f, 2e-39f, 0}));
   const std::string half = put("h.npy", npy("<f2", "(2,)", le<uint16_t>({0x3c00, 0x3555})));
   EXPECT_EQ(valuesOf(*loadText("x=@" + half, Type::tensor(DType::f16, {2}))),
             (std::vector<double>{1, 0x555p-12}));
+}
+
+TEST_F(Files, IntegersOfAnyWidthFitInputsOfIntegers) {
+  const Type i2 = Type::tensor(DType::i32, {2}), u2 = Type::tensor(DType::u32, {2});
+  const std::string small = put("u.npy", npy("<u4", "(2,)", le<uint32_t>({7, 2147483647}))),
+                    high = put("h.npy", npy("<u4", "(2,)", le<uint32_t>({7, 2147483648}))),
+                    wide = put("w.npy", npy("<i8", "(2,)", le<int64_t>({4294967295, 0}))),
+                    negative = put("n.npy", npy("|i1", "(2,)", std::string("\1\xff", 2)));
+  EXPECT_EQ(valuesOf(*loadText("x=@" + small, i2)), (std::vector<double>{7, 2147483647}));
+  EXPECT_EQ(valuesOf(*loadText("x=@" + high, u2)), (std::vector<double>{7, 2147483648}));
+  EXPECT_EQ(valuesOf(*loadText("x=@" + wide, u2)), (std::vector<double>{4294967295, 0}));
+  EXPECT_FAILS(loadText("x=@" + high, i2), "element 1 is 2147483648, which does not fit i32");
+  EXPECT_FAILS(loadText("x=@" + wide, i2), "element 0 is 4294967295, which does not fit i32");
+  EXPECT_FAILS(loadText("x=@" + negative, u2), "element 1 is -1, which does not fit u32");
 }
 
 /// A file whose bytes take no disk but at the places written.

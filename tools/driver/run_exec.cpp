@@ -13,6 +13,7 @@
 #include "runtime/batch.h"
 #include "runtime/data/npy.h"
 #include "runtime/data/spec.h"
+#include "runtime/train/feed.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
 
@@ -88,6 +89,19 @@ Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs)
     inputs.emplace(arg->name, std::move(value));
   }
   return inputs;
+}
+
+/// Names the inputs with ids outside of their table, for which the ops give zeros.
+void noteForeignIds(const Item& func, const Inputs& inputs) {
+  for (const auto& arg : func.body.args) {
+    const int64_t limit = idLimit(func, arg.get());
+    const auto ids = inputs.find(arg->name);
+    if (limit == 0 || ids == inputs.end()) continue;
+    const int64_t foreign = foreignId(func, *arg, ids->second);
+    if (foreign < ids->second.elements())
+      fmt::print(stderr, "note: input '{0}' holds the id {1}, but %{0} indexes {2}: such ids read zeros\n",
+                 arg->name, ids->second.at(foreign), countText(limit, "row"));
+  }
 }
 
 Result<void> checkAllGiven(const Item& func, const Inputs& inputs) {
@@ -243,6 +257,7 @@ struct Exec : Verb {
     TG_CHECK(checkResults(*entry, flags));
     TG_TRY(Inputs inputs, inputsOf(*entry, flags.inputs));
     TG_CHECK(withCode(exitUsage, checkAllGiven(*entry, inputs)));
+    if (model.notes) noteForeignIds(*entry, inputs);
     std::string name = entry->name;
     TG_TRY(const auto size, batchOf(*entry, inputs));
     if (size && !hasBatch(*entry, *size)) {

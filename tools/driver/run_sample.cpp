@@ -67,6 +67,8 @@ struct Sample : Verb {
       model.pipeline = gradPass(*func);
     }
     TG_TRY(model.given, givenWeights(model));
+    if (model.notes && model.given->file == model.weights)
+      fmt::print(stderr, "note: parameters of {}\n", model.weights);
     TG_TRY(const Vocabulary vocabulary, vocabularyOf(*model.given));
     TG_CHECK(checkPrompt(vocabulary, flags.prompt, app.count("--prompt") > 0));
     const std::string name = func->name;
