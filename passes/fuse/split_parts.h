@@ -52,6 +52,7 @@ Value* splitScatter(Builder& builder, const Op& op, const Target& target);
 
 /// Whether an attention, or a part of its gradient, is faster with wider heads: in 16 bits if matrix units would compute
 /// it with heads of a multiple of 16, in f32 if scores are streamed and the width is no power of two.
+/// Not if one that is padded would exceed a binding.
 bool wantsWholeHeads(const Op& op, const Target& target);
 
 /// Computes the results of such an op by an attention with wider heads. Its operands are stored with zeros behind each row,

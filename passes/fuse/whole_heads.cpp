@@ -8,6 +8,7 @@
 
 #include "codegen/schedule.h"
 #include "ir/attention_parts.h"
+#include "ir/needs.h"
 #include "ir/op_view.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
@@ -29,13 +30,18 @@ bool hasHeads(const Value& value, const Op& attention) {
   return value.type.rank() == attention.in(0)->type.rank();
 }
 
+/// The value that an operand is in memory: before it was widened.
+Value* narrowOf(Value* operand) {
+  return operand->def && isWidening(*operand->def) ? operand->def->in(0) : operand;
+}
+
 /// Stores a value with zeros behind its rows, up to so many columns; in 16 bits if it was widened from them.
 Value* filled(Builder& builder, Value* value, int64_t columns, const StoreView& store) {
   const Shape& shape = value->type.shape;
   std::vector<int64_t> low(static_cast<size_t>(shape.rank()), 0), high = low;
   high.back() = columns - shape.back();
   if (high.back() == 0) return value;
-  Value* narrow = value->def && isWidening(*value->def) ? value->def->in(0) : value;
+  Value* narrow = narrowOf(value);
   Value* source = narrow;
   while (source->def && movesElements(*source->def)) source = source->def->in(0);
   Value* view = builder.op(Opcode::pad, {narrow}, {{"low", Attr::ints(low)}, {"high", Attr::ints(high)}});
@@ -51,6 +57,32 @@ Value* cut(Builder& builder, Value* value, const Value& like) {
                      {"limits", Attr::ints({shape.begin(), shape.end()})}});
 }
 
+/// The bytes that an element of a result takes in memory: fewer if all readers round it.
+int64_t storedSize(const Value& value) {
+  int64_t size = value.uses.empty() ? byteSize(value.type.dtype) : 0;
+  for (const Use& use : value.uses) {
+    const Op& reader = *use.user();
+    size = std::max<int64_t>(size,
+                             byteSize((reader.code == Opcode::cast ? *reader.result() : value).type.dtype));
+  }
+  return size;
+}
+
+/// Whether the padded operands and results fit a binding of the target. split-rows has cut those without padding.
+bool fitsFilled(const Op& op, const Target& target) {
+  auto fits = [&](const Value& value, int64_t size) {
+    const int64_t width = value.type.shape.back();
+    return value.type.elements() / width * wholeWidth(op, width) * size <= mostBytes(target);
+  };
+  for (int i = 0; i < placeOfMore(op) && i < op.numOperands(); ++i) {
+    Value* value = op.in(i);
+    if (hasHeads(*value, op) && !fits(*value, byteSize(narrowOf(value)->type.dtype))) return false;
+  }
+  return std::ranges::all_of(op.results, [&](const auto& result) {
+    return !hasHeads(*result, op) || fits(*result, storedSize(*result));
+  });
+}
+
 }  // namespace
 
 bool wantsWholeHeads(const Op& op, const Target& target) {
@@ -59,6 +91,7 @@ bool wantsWholeHeads(const Op& op, const Target& target) {
   const int64_t width = attention.q()->type.shape.back(), valueWidth = attention.v()->type.shape.back();
   const int64_t filled = wholeWidth(op, std::max(width, valueWidth));
   if (width == wholeWidth(op, width) && valueWidth == wholeWidth(op, valueWidth)) return false;
+  if (!fitsFilled(op, target)) return false;
   auto isConstant = [](const Operand& operand) {
     const Value* source = operand.value;
     while (source->def && (movesElements(*source->def) || isWidening(*source->def)))
