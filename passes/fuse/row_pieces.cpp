@@ -45,6 +45,15 @@ RowBounds cutFinely(int64_t rows, int64_t rowBytes, int64_t limit) {
   return bounds.size() < 3 ? cutAt(kFineBytes, rows, rowBytes, limit) : bounds;
 }
 
+RowBounds cutAnywhere(int64_t rows, int64_t rowBytes, int64_t limit) {
+  const int64_t most = limit / rowBytes;
+  const int64_t count = most == 0 ? rows : divideCeil(rows, most);
+  if (most == 0 || count > kMostRowPieces) return {};
+  RowBounds bounds;
+  for (int64_t i = 0; i <= count; ++i) bounds.push_back(i * rows / count);
+  return bounds;
+}
+
 bool startAligned(const RowBounds& bounds, const Type& type) {
   const int64_t rowBytes = type.shape.back() * byteSize(type.dtype);
   return std::all_of(bounds.begin(), std::prev(bounds.end()),
@@ -125,6 +134,14 @@ Value* PieceBuilder::inPiece(size_t piece, bool streams, const std::function<Val
   for (Op* op = before ? before->next() : made_.front(); streams && op; op = op->next())
     pieceOf_.emplace(op, piece);
   return value;
+}
+
+OpList PieceBuilder::apart(const std::function<void()>& make) {
+  OpList ops;
+  build_.setEnd(ops);
+  make();
+  build_.setEnd(made_);
+  return ops;
 }
 
 void PieceBuilder::keep(std::unique_ptr<Op> op) {

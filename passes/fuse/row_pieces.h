@@ -28,6 +28,8 @@ constexpr int64_t kMostRowPieces = 256;
 RowBounds cutRows(int64_t rows, int64_t rowBytes, int64_t limit);
 /// The same; but if so few rows fit that none of them starts at such a multiple, pieces start at multiples of 16 bytes.
 RowBounds cutFinely(int64_t rows, int64_t rowBytes, int64_t limit);
+/// The same with pieces that start anywhere: the host reads a value of such pieces joined.
+RowBounds cutAnywhere(int64_t rows, int64_t rowBytes, int64_t limit);
 /// Whether pieces of a value of this type with these bounds start at such multiples. Those that cutRows gave for another
 /// element type may not.
 bool startAligned(const RowBounds& bounds, const Type& type);
@@ -72,6 +74,8 @@ class PieceBuilder {
 
   /// Calls `make`; if `streams`, the ops that it builds belong to this piece.
   Value* inPiece(size_t piece, bool streams, const std::function<Value*()>& make);
+  /// The ops that `make` builds, as ops of the old body.
+  OpList apart(const std::function<void()>& make);
   /// Appends an op unchanged, except that it reads whole values instead of pieces.
   void keep(std::unique_ptr<Op> op);
   /// Returns the new body. Ops of one piece follow one another as far as their operands are already defined.

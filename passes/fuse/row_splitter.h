@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pass split-rows, in three files: products, tables and symbols (split_rows.cpp), ops along rows (split_along_rows.cpp),
-// and other ops entry by entry of the first axis (split_entries.cpp).
+// The pass split-rows, in four files: products, tables and symbols (split_rows.cpp), ops along rows (split_along_rows.cpp),
+// other ops entry by entry of the first axis (split_entries.cpp), and views that move entries (split_views.cpp).
 #pragma once
 
 #include <memory>
@@ -24,6 +24,11 @@ inline int64_t entryCount(const Type& type) {
   return type.rank() == 0 ? 1 : type.shape[entryAxis(type.shape)];
 }
 
+/// Whether the entries of a value are whole rows, or the elements of a vector. Elements of one row are no pieces.
+inline bool hasWholeRows(const Type& type) {
+  return type.rank() < 2 || entryAxis(type.shape) < type.rank() - 1;
+}
+
 /// How an op treats entries.
 struct Entries {
   int64_t count = 0;
@@ -34,6 +39,18 @@ struct Entries {
 
 /// How an op can be computed entry by entry; nothing if it cannot, or is not known to.
 std::optional<Entries> entriesOf(const Op& op);
+
+/// A range of indices along each axis.
+struct Box {
+  std::vector<int64_t> from, to;
+};
+
+/// How a value is cut into boxes whose rows follow one another: one index of each axis in front of `axis`, and a range of
+/// that axis.
+struct BoxCut {
+  int axis = 0;
+  RowBounds bounds;  ///< of the ranges
+};
 
 /// Of two values in pieces, each of which may be null, the one with more pieces.
 inline const RowPieces* finer(const RowPieces* a, const RowPieces* b) {
@@ -48,19 +65,23 @@ class RowSplitter {
   void run() {
     OpList old = func_.body.ops.takeAll();
     for (const auto& argument : func_.body.args) cut(*argument);
-    while (!old.empty()) {
-      std::unique_ptr<Op> op = old.takeFront();
+    takeAll(std::move(old));
+    func_.body.ops = out_.finish();
+    split_.clear();
+  }
+
+ private:
+  /// Splits or keeps each of these ops.
+  void takeAll(OpList ops) {
+    while (!ops.empty()) {
+      std::unique_ptr<Op> op = ops.takeFront();
       out_.build().setLoc(op->loc).setHint("");
       if (splits(*op))
         split_.push_back(std::move(op));
       else
         out_.keep(std::move(op));
     }
-    func_.body.ops = out_.finish();
-    split_.clear();
   }
-
- private:
   void cut(Value& argument);
   bool splits(const Op& op);
   bool byRowsOrTerms(const Op& op);
@@ -85,6 +106,15 @@ class RowSplitter {
   bool composite(const Op& op);
   bool crossEntropy(const Op& op);
   bool reduction(const Op& op);
+  bool moves(const Op& op);
+  bool view(const Op& op);
+  Value* viewOf(const Op& op, const Box& box);
+  Value* padded(const Op& op, Box box);
+  std::optional<BoxCut> boxCut(const Type& type, int64_t read = 1) const;
+  std::optional<BoxCut> boxCut(const Value& value, const RowPieces& pieces) const;
+  Value* boxOf(Value* x, const Box& box);
+  Value* boxOf(Value* x, const BoxCut& cut, const Box& box, int axis, int64_t row);
+  bool alongEntries(const Op& op);
 
   Builder& build() { return out_.build(); }
   const RowPieces* piecesOf(const Value* value) const { return out_.piecesOf(value); }

@@ -218,14 +218,8 @@ std::optional<RowBounds> RowSplitter::entryBounds(const Op& op, const Entries& h
   }
   RowBounds bounds = cutRows(how.count, bytes, binding_);
   if (bounds.size() > 2) return bounds;
-  // Pieces at any address: the host reads such a value joined.
-  const int64_t most = binding_ / bytes;
-  const int64_t count = most == 0 ? how.count : divideCeil(how.count, most);
-  if (most == 0 || count > kMostRowPieces) return {};
-  bounds.clear();
-  for (int64_t i = 0; i < count; ++i) bounds.push_back(i * how.count / count);
-  bounds.push_back(how.count);
-  return bounds;
+  bounds = cutAnywhere(how.count, bytes, binding_);
+  return bounds.empty() ? std::nullopt : std::optional(bounds);
 }
 
 /// The attributes of an op with entries [from, to) of its operands.
@@ -292,11 +286,6 @@ static bool drawsQuads(const Op& op, const RowBounds& bounds, int64_t count) {
   const int64_t all = op.result()->type.elements(), each = all / count;
   return as::dropout(op).first() + all <= UINT32_MAX &&
          std::all_of(bounds.begin(), bounds.end() - 1, [&](int64_t bound) { return bound * each % 4 == 0; });
-}
-
-/// Whether the entries of a value are whole rows, or the elements of a vector. Elements of one row are no pieces.
-static bool hasWholeRows(const Type& type) {
-  return type.rank() < 2 || entryAxis(type.shape) < type.rank() - 1;
 }
 
 bool RowSplitter::byEntries(const Op& op) {

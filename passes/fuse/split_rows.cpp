@@ -13,6 +13,7 @@
 //                the first axis apart; what they sum over entries is added up in the order of the pieces (split_entries.cpp)
 //   over rows    sums, mean losses, and products along the rows (gradients of weights): added up in the order of
 //                the pieces
+//   views        slices, pads, flips and transposes that move entries: parts of the operand's pieces (split_views.cpp)
 //   joined       results whose rows are short enough to fit, and operands of any other op
 //   side by side values that the host reads: pieces of one tg.adjoin, which no kernel binds whole
 //   arguments    larger than a binding: results of a tg.disjoin, which are bound at their place in the argument
@@ -96,7 +97,10 @@ void RowSplitter::cut(Value& argument) {
 /// The bounds of an operand's pieces, for a result of this type; other bounds if its pieces would exceed a binding.
 RowBounds RowSplitter::boundsLike(const RowPieces& pieces, const Type& type) const {
   const int64_t rowBytes = type.shape.back() * byteSize(type.dtype);
-  if (pieces.bounds[1] * rowBytes <= binding_) return pieces.bounds;
+  int64_t most = 0;
+  for (size_t i = 0; i + 1 < pieces.bounds.size(); ++i)
+    most = std::max(most, pieces.bounds[i + 1] - pieces.bounds[i]);
+  if (most * rowBytes <= binding_) return pieces.bounds;
   RowBounds bounds = cutFinely(rowCount(type), rowBytes, limit_);
   return bounds.size() < 3 ? pieces.bounds : bounds;
 }
@@ -327,7 +331,7 @@ bool RowSplitter::reduceRanks(const Op& op) {
 }
 
 /// Builds the pieces of an op. False: the op stays, and reads whole values.
-bool RowSplitter::splits(const Op& op) { return byRowsOrTerms(op) || byEntries(op); }
+bool RowSplitter::splits(const Op& op) { return byRowsOrTerms(op) || byEntries(op) || moves(op); }
 
 bool RowSplitter::byRowsOrTerms(const Op& op) {
   switch (op.code) {
