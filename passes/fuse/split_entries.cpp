@@ -18,6 +18,7 @@
 #include "ir/infer.h"
 #include "ir/op_view.h"
 #include "ir/window.h"
+#include "passes/fuse/cost.h"
 #include "passes/fuse/row_splitter.h"
 
 namespace tg::fuse {
@@ -168,6 +169,11 @@ static int64_t entryBytes(const Op& op, const Entries& how) {
   };
   for (const auto& result : op.results)
     if (!how.sums) add(result->type);
+  // Blocks of a long axis, the last of which is filled up (split_reductions.cpp).
+  if (op.code == Opcode::cumsum) {
+    const int64_t extent = op.in(0)->type.shape[normalAxis(as::cumsum(op).axis(), op.in(0)->type.rank())];
+    return extent > 2 * kScanBlock ? most / extent * alignTo(extent, kScanBlock) : most;
+  }
   const bool scatters = op.code == Opcode::conv2d_grad_input || op.code == Opcode::conv_transpose2d;
   if (op.code != Opcode::conv2d && op.code != Opcode::conv2d_grad_weight && !scatters) return most;
   // Padded images; and the gradients of windows, if the stride is not 1 (ir/decompose/window.cpp).
@@ -309,11 +315,14 @@ bool RowSplitter::byEntries(const Op& op) {
     replace(op.result(), addedEntries(op, *bounds, streams));
     return true;
   }
-  if (!pieces)
-    context_.remark(op.loc,
-                    "%{} : {} takes {} bytes, more than {}; it is computed in {} pieces of {} entries",
-                    op.result()->name, op.result()->type.str(), op.result()->type.bytes(), binding_,
-                    bounds->size() - 1, (*bounds)[1]);
+  if (!pieces) {
+    const Type& type = op.result()->type;
+    const bool onTheWay = type.bytes() <= binding_;
+    context_.remark(
+        op.loc, "%{} : {} takes {} bytes{}, more than {}; it is computed in {} pieces of {} entries",
+        op.result()->name, type.str(), onTheWay ? entryBytes(op, *how) * how->count : type.bytes(),
+        onTheWay ? " on the way" : "", binding_, bounds->size() - 1, (*bounds)[1]);
+  }
   std::vector<RowPieces> made = pieceResults(op, *how, *bounds, streams);
   for (size_t at = 0; at < made.size(); ++at) {
     Value* result = op.result(static_cast<int>(at));
