@@ -41,17 +41,22 @@ constexpr int64_t kLeastExtent = 16;                   ///< the side of a matrix
 
 class HalvedProducts {
  public:
-  HalvedProducts(Module& module, Item& func) : func_(func), builder_(&module, &func) {}
+  HalvedProducts(Module& module, Item& func, PrecisionReport report)
+      : func_(func), builder_(&module, &func), report_(std::move(report)) {}
 
   void run() {
-    std::vector<Op*> products;
-    for (Op* op : func_.body.ops)
-      if (op->code == Opcode::matmul && suits(*op)) products.push_back(op);
+    std::vector<Op*> products, attentions;
+    for (Op* op : func_.body.ops) {
+      const bool attends = op->info().fusion == table::Fusion::attention;
+      if (!attends && op->info().fusion != table::Fusion::contraction) continue;
+      const char* why = attends ? whyNotAttention(*op) : whyNotProduct(*op);
+      if (why)
+        report_.tell(*op->result(), "stays as it is because {}", why);
+      else
+        report_.tell(*op->result(), "is computed by three products of f16, from operands with scales");
+      if (!why) (attends ? attentions : products).push_back(op);
+    }
     for (Op* op : products) rewrite(*op);
-    std::vector<Op*> attentions;
-    for (Op* op : func_.body.ops)
-      if ((op->code == Opcode::attention || op->code == Opcode::attention_grad) && suitsAttention(*op))
-        attentions.push_back(op);
     for (Op* op : attentions) rewriteAttention(*op);
   }
 
@@ -60,24 +65,35 @@ class HalvedProducts {
     TensorExpr up, down;
   };
 
-  static bool suits(const Op& op) {
+  /// Why a product does not become f32x3, or null.
+  static const char* whyNotProduct(const Op& op) {
+    if (op.code != Opcode::matmul) return "f32x3 has no convolutions";
     const as::matmul product(op);
     const Shape &a = product.lhs()->type.shape, &out = op.result()->type.shape;
     const int64_t inner = a[a.rank() - (product.transpose_a() ? 2 : 1)];
-    return product.lhs()->type.dtype == DType::f32 && product.precision() == "f32" &&
-           std::min({out[out.rank() - 2], out.back(), inner}) >= kLeastExtent;
+    if (product.lhs()->type.dtype != DType::f32 || product.precision() != "f32")
+      return "its precision is another already";
+    return std::min({out[out.rank() - 2], out.back(), inner}) < kLeastExtent
+               ? "an extent of the product is below 16"
+               : nullptr;
   }
 
-  /// Whether kernels for matrix units can hold the heads of an attention in registers.
-  static bool suitsAttention(const Op& op) {
+  /// The same for an attention, whose heads kernels for matrix units must hold in registers.
+  static const char* whyNotAttention(const Op& op) {
+    if (op.code != Opcode::attention && op.code != Opcode::attention_grad)
+      return "the gradient of the attention is in parts already";
     constexpr int64_t kWidest = 64;
     const as::attention view(op);
     const Shape &q = view.q()->type.shape, &v = view.v()->type.shape;
     auto heads = [](int64_t width) { return width % kLeastExtent == 0 && width <= kWidest; };
     const bool adds = (op.code == Opcode::attention_grad && as::attention_grad(op).dlse()) ||
                       placeOfMore(op) < op.numOperands();
-    return view.q()->type.dtype == DType::f32 && view.precision() == "f32" && !adds && heads(q.back()) &&
-           heads(v.back()) && std::min(q[q.rank() - 2], v[v.rank() - 2]) >= kLeastExtent;
+    if (view.q()->type.dtype != DType::f32 || view.precision() != "f32")
+      return "its precision is another already";
+    if (adds) return "nothing bounds what is added in the attention";
+    if (!heads(q.back()) || !heads(v.back())) return "heads are not 16, 32, 48 or 64 wide";
+    return std::min(q[q.rank() - 2], v[v.rank() - 2]) < kLeastExtent ? "the attention has fewer than 16 rows"
+                                                                     : nullptr;
   }
 
   /// The value that a chain of views starts at.
@@ -156,12 +172,15 @@ class HalvedProducts {
 
   Item& func_;
   Builder builder_;
+  PrecisionReport report_;
   std::unordered_map<Value*, Scale> scales_;
   std::unordered_map<Value*, Value*> scaled_;
 };
 
 }  // namespace
 
-void halveProducts(Module& module, Item& func) { HalvedProducts(module, func).run(); }
+void halveProducts(Module& module, Item& func, PrecisionReport report) {
+  HalvedProducts(module, func, std::move(report)).run();
+}
 
 }  // namespace tg

@@ -50,14 +50,21 @@ constexpr const char* kScale = "loss_scale";
 constexpr const char* kGood = "loss_scale.good";
 constexpr double kLargestScale = 0x1p24;
 
-void setPrecision(Module& module, const MixedPrecisionOptions& options) {
+void setPrecision(Module& module, const MixedPrecisionOptions& options, const PassContext* report) {
   const auto narrow = dtypeNamed(options.precision);
   for (Item* func : module.all(ItemKind::func)) {
     if (narrow)
-      narrowProducts(module, *func, *narrow);
+      narrowProducts(module, *func, *narrow, PrecisionReport(report));
     else
-      halveProducts(module, *func);
+      halveProducts(module, *func, PrecisionReport(report));
   }
+}
+
+/// Why the loss has no scale, or null if it has one.
+const char* whyUnscaled(const Item& train, const MixedPrecisionOptions& options) {
+  if (!hasGradients(train)) return "there are no gradients";
+  if (options.precision != "f16") return "only f16 has a smaller range than f32";
+  return options.lossScale == 0 ? "loss-scale is 0" : nullptr;
 }
 
 /// The seed, a constant 1 at which the gradient starts, or null.
@@ -204,12 +211,14 @@ Result<void> checkUpdates(const Item& func, const Op& start) {
 
 }  // namespace
 
-Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& options, const PassContext&) {
+Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& options,
+                                 const PassContext& context) {
   TG_TRY(Item * train, funcNamed("mixed-precision", module, options.func));
   TG_CHECK(checkOptions(*train, options));
-  const bool scales = options.precision == "f16" && options.lossScale != 0 && hasGradients(*train);
-  if (!scales) {
-    setPrecision(module, options);
+  const PassContext* report = options.report ? &context : nullptr;
+  if (const char* why = whyUnscaled(*train, options)) {
+    if (report) report->remark(train->loc, "the loss of @{} has no scale because {}", train->name, why);
+    setPrecision(module, options, report);
     return {};
   }
   for (const char* name : {kScale, kGood})
@@ -229,7 +238,11 @@ Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& op
                        "@{} is updated already; run mixed-precision before the optimizer",
                        op->operands[0].text);
   TG_CHECK(checkUpdates(*train, *start));
-  setPrecision(module, options);
+  if (report)
+    report->remark(start->loc,
+                   "%{} starts the gradient at the state @{}, first {}, which keeps it in f16's range",
+                   start->result()->name, kScale, options.lossScale);
+  setPrecision(module, options, report);
   LossScaling(module, *train, step, options).run(*start);
   return {};
 }

@@ -53,24 +53,53 @@ namespace {
 
 class NarrowProducts {
  public:
-  NarrowProducts(Module& module, Item& func, DType dtype)
-      : func_(func), builder_(&module, &func), dtype_(dtype) {}
+  NarrowProducts(Module& module, Item& func, DType dtype, PrecisionReport report)
+      : func_(func), builder_(&module, &func), dtype_(dtype), report_(std::move(report)) {}
 
   void run() {
     std::vector<Op*> products;
     findGradients();
+    const std::vector<const Value*> all = stored();
     for (Op* op : func_.body.ops) {
-      if (multipliedAs(*op) == "f32") products.push_back(op);
+      const std::string type = multipliedAs(*op);
+      if (type == "f32")
+        products.push_back(op);
+      else if (!type.empty())
+        report_.tell(*op->result(), "stays {} because its op multiplies in {} already",
+                     name(op->result()->type.dtype), type);
     }
     // Decided before casts are inserted on these paths.
-    std::vector<bool> wide;
-    for (const Op* op : products)
-      wide.push_back(leadsToParameters(*op->result()) || isReturned(*op->result()));
-    for (size_t i = 0; i < products.size(); ++i) rewrite(*products[i], wide[i]);
+    std::vector<const char*> whyWide;
+    for (const Op* op : products) whyWide.push_back(whyF32(*op->result()));
+    for (size_t i = 0; i < products.size(); ++i) rewrite(*products[i], whyWide[i]);
     for (Value* value : rounded_) shareRounded(*value);
+    for (const Value* value : all)
+      if (!report_.hasTold(*value))
+        report_.tell(*value, "stays f32 because no product in {} computes or reads it", name(dtype_));
   }
 
  private:
+  /// The f32 values of the report: not views, which are other values' memory, and not constants.
+  std::vector<const Value*> stored() const {
+    std::vector<const Value*> out;
+    if (!report_) return out;
+    for (const Op* op : func_.body.ops)
+      for (const auto& result : op->results)
+        if (result->type.dtype == DType::f32 && op->code != Opcode::constant && !isView(*op) &&
+            !isNarrow(typeBelowCast(*result)))
+          out.push_back(result.get());
+    return out;
+  }
+  static bool isView(const Op& op) {
+    return op.info().has(table::view) || op.info().fusion == table::Fusion::view;
+  }
+
+  /// Why the result of a product stays f32, or null if it need not.
+  const char* whyF32(const Value& product) {
+    if (leadsToParameters(product)) return "only gradients of parameters depend on it";
+    return isReturned(product) ? "the function returns it" : nullptr;
+  }
+
   /// Whether only gradients of parameters depend on a value, or values that an optimizer makes of them: their norm, and
   /// parameters and states that it updates.
   bool leadsToParameters(const Value& value) {
@@ -129,6 +158,7 @@ class NarrowProducts {
     OperandList operands;
     for (Value* each : below) operands.push_back(Operand::of(each));
     const Type type = Type::tensor(dtype_, value->type.shape);
+    if (!isView(op)) report_.tell(*value, "is stored in {} because all that it is made of is", name(dtype_));
     builder_.setBefore(op.next()).setLoc(op.loc).setHint(fmt::format("{}_{}", value->name, name(dtype_)));
     return narrow_[value] = builder_.create(op.code, operands, op.attrs, {type})->result();
   }
@@ -162,8 +192,13 @@ class NarrowProducts {
     builder_.setBefore(def ? def->next() : func_.body.ops.front());
     if (def) builder_.setLoc(def->loc);
     builder_.setHint(fmt::format("{}_{}", value->name, name(dtype_)));
-    if (def && def->code != Opcode::param) rounded_.push_back(value);
-    return narrow_[value] = builder_.cast(value, dtype_);
+    narrow_[value] = builder_.cast(value, dtype_);
+    if (def && def->code != Opcode::param)
+      rounded_.push_back(value);
+    else
+      report_.tell(*value, "stays f32 because it is {}; products read its working copy %{}",
+                   def ? "a parameter" : "an argument", narrow_[value]->name);
+    return narrow_[value];
   }
 
   /// Finds the values that depend on the seed of the gradient.
@@ -197,8 +232,17 @@ class NarrowProducts {
     }
   }
 
+  /// Why a reader needs the f32 value of what is rounded, or "". Sums that lead to gradients of parameters, such as a
+  /// bias's, do not, nor takesRounded() of an activation.
+  std::string whyAllDigits(const Op& reader, bool activation) {
+    if (reader.code == Opcode::sum && leadsToParameters(*reader.result())) return "";
+    if (!takesRounded(reader)) return fmt::format("{} needs all digits", reader.info().name);
+    if (activation) return "";
+    return fmt::format("it is no activation, and errors would add up in {}", reader.info().name);
+  }
+
   /// Lets the other readers of a rounded value read that, if none needs more digits, so that memory need not hold the f32
-  /// value for them alone: sums that lead to gradients of parameters, such as a bias's, and takesRounded() of an activation.
+  /// value for them alone.
   void shareRounded(Value& value) {
     const bool activation = isActivation(value);
     std::vector<Op*> readers;
@@ -206,10 +250,12 @@ class NarrowProducts {
       Op* user = use.user();
       const bool unread = moves(user) && user->result()->uses.empty();  // its readers took 16 bits
       if (user == narrow_[&value]->def || unread) continue;
-      const bool sums = user->code == Opcode::sum && leadsToParameters(*user->result());
-      if (!sums && !(activation && takesRounded(*user))) return;
+      if (const std::string why = whyAllDigits(*user, activation); !why.empty())
+        return report_.tell(value, "is stored in {} because products read it so, and in f32 because {}",
+                            name(dtype_), why);
       readers.push_back(user);
     }
+    report_.tell(value, "is stored in {} because products read it so", name(dtype_));
     for (Op* reader : readers)
       for (Operand& operand : reader->operands)
         if (operand.value == &value) operand = Operand::of(widened(narrow_[&value]));
@@ -220,7 +266,7 @@ class NarrowProducts {
   void roundPooled(Value& value) {
     const bool all =
         std::ranges::all_of(value.uses, [](const Use& use) { return takesRounded(*use.user()); });
-    if (isActivation(value) && all) round(value);
+    if (isActivation(value) && all) round(value, "the maxima of its windows are");
   }
 
   /// A 16-bit value widened to f32, for products with an f32 result.
@@ -253,7 +299,8 @@ class NarrowProducts {
   }
 
   /// Rounds a value to 16 bits for all of its readers; the rounded value takes its name.
-  void round(Value& value) {
+  void round(Value& value, const char* why) {
+    report_.tell(value, "is stored in {} because {}", name(dtype_), why);
     builder_.setBefore(value.def->next()).setLoc(value.def->loc);
     builder_.setHint(fmt::format("{}_{}", value.name, name(dtype_)));
     Value* narrow = builder_.cast(&value, dtype_);
@@ -272,25 +319,37 @@ class NarrowProducts {
       if (!statistics) op.operands[static_cast<size_t>(i)] = Operand::of(widened(narrowed(op.in(i))));
     }
     set(op.attrs, "precision", Attr::word(std::string(name(dtype_))));
-    for (const auto& result : op.results)
-      if (result->type.rank() == op.in(0)->type.rank() && !result->uses.empty()) round(*result);
+    for (const auto& result : op.results) {
+      const bool statistics = result->type.rank() < op.in(0)->type.rank();
+      if (!result->uses.empty() && !statistics) round(*result, "it is a result of attention");
+      if (statistics) report_.tell(*result, "stays f32 because it is a statistic of rows of an attention");
+    }
   }
 
-  void rewrite(Op& op, bool wide) {
+  /// `whyWide`: why the result stays f32, or null.
+  void rewrite(Op& op, const char* whyWide) {
     if (op.info().fusion == table::Fusion::attention) return rewriteAttention(op);
-    Value* sum = wide ? nullptr : withBias(op.result());
-    if (sum && sum != op.result()) round(*sum), wide = true;
+    Value* sum = whyWide ? nullptr : withBias(op.result());
+    if (sum && sum != op.result()) {
+      round(*sum, "it is the sum of a product and its bias");
+      whyWide = "its sum with a bias is rounded instead";
+    }
+    if (whyWide)
+      report_.tell(*op.result(), "is a product in {} and stays f32 because {}", name(dtype_), whyWide);
+    else
+      report_.tell(*op.result(), "is stored in {} because it is a product", name(dtype_));
     for (Operand& operand : op.operands) {
       Value* narrow = narrowed(operand.value);
-      operand = Operand::of(wide ? widened(narrow) : narrow);
+      operand = Operand::of(whyWide ? widened(narrow) : narrow);
     }
-    if (!wide) return retypeResult(op, *op.result(), dtype_, builder_);
+    if (!whyWide) return retypeResult(op, *op.result(), dtype_, builder_);
     if (!isConvolution(op)) set(op.attrs, "precision", Attr::word(std::string(name(dtype_))));
   }
 
   Item& func_;
   Builder builder_;
   const DType dtype_;
+  PrecisionReport report_;
   std::unordered_map<const Value*, bool> leads_;
   std::unordered_map<Value*, Value*> narrow_, wideAgain_;
   std::unordered_set<const Value*> gradients_;  ///< values of the backward pass
@@ -300,6 +359,8 @@ class NarrowProducts {
 
 }  // namespace
 
-void narrowProducts(Module& module, Item& func, DType dtype) { NarrowProducts(module, func, dtype).run(); }
+void narrowProducts(Module& module, Item& func, DType dtype, PrecisionReport report) {
+  NarrowProducts(module, func, dtype, std::move(report)).run();
+}
 
 }  // namespace tg

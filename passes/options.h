@@ -9,6 +9,8 @@
 
 /// How a name pattern is written (see globMatch).
 #define TG_NAME_PATTERN ": * matches any text, ? one character, a|b either pattern"
+/// The option of a pass that explains itself in remarks.
+#define TG_REPORT(Options) option("report", &Options::report, "print what the pass decides, and why")
 
 namespace tg {
 
@@ -73,6 +75,7 @@ struct MixedPrecisionOptions {
   std::string func = "train";
   double lossScale = 65536;
   int64_t growth = 2000;
+  bool report = false;
   static constexpr auto fields() {
     return std::tuple{
         option("precision", &MixedPrecisionOptions::precision,
@@ -82,6 +85,7 @@ struct MixedPrecisionOptions {
                "the initial loss scale, a power of two up to 2^24; 0: none. Only for f16"),
         option("growth", &MixedPrecisionOptions::growth,
                "finite steps in a row after which the scale doubles; any other step halves it"),
+        TG_REPORT(MixedPrecisionOptions),
     };
   }
 };
@@ -262,8 +266,6 @@ struct SplitReductionsOptions {
     };
   }
 };
-
-#define TG_REPORT(Options) option("report", &Options::report, "print what the pass decides, and why")
 
 struct FormRegionsOptions {
   bool report = false;
