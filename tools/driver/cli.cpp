@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -20,6 +21,7 @@ std::string notTrueOrFalse(const std::string& value) {
 namespace {
 
 constexpr const char* kPassGroup = "Passes, run in the order given";
+std::string partsGroup(const PassInfo& alias) { return fmt::format("Passes that --{} runs", alias.name); }
 
 /// Normalises a flag, such as `--mlir_print-IR=x` to `--print-IR=x`: underscores become dashes, and MLIR's spellings
 /// are aliases.
@@ -68,6 +70,7 @@ class CommandLine {
   void keepEmptyValues(std::vector<std::string>& args) const;
   Result<void> collectPasses();
   Result<void> checkNames();
+  std::string screenOfHelp() const;
   bool answered() const;
   std::string seeHelp() const { return fmt::format("; see {} --help", command_.tool); }
 
@@ -82,7 +85,7 @@ class CommandLine {
 };
 
 void CommandLine::addInput() {
-  app_.set_help_flag("-h,--help", "print this help");
+  app_.set_help_flag("-h,--help", "print this help")->group("Output and checks");
   app_.add_option("FILE", inputs_, "the module; - or nothing is standard input")
       ->option_text(" ")
       ->expected(0, -1);
@@ -95,8 +98,8 @@ void CommandLine::addPasses() {
   for (const PassInfo& pass : passes()) {
     if (!pass.parts.empty()) alias = &pass;
     const bool isPart = alias && contains(alias->parts, &pass);
-    CLI::Option* flag = app_.add_flag("--" + pass.name, pass.summary)
-                            ->group(isPart ? "Passes that --" + alias->name + " runs" : kPassGroup);
+    CLI::Option* flag =
+        app_.add_flag("--" + pass.name, pass.summary)->group(isPart ? partsGroup(*alias) : kPassGroup);
     flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     passFlags_[flag] = &pass;
   }
@@ -263,7 +266,7 @@ ParsedCommand CommandLine::parse(int argc, char** argv) {
     std::ranges::reverse(args);  // CLI11 reads a vector from its end
     app_.parse(std::move(args));
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", helpOf(app_));
+    fmt::print("{}", screenOfHelp());
     return {exitOk, {}};
   } catch (const CLI::ParseError& error) {
     return wrong(whyWrong(app_, error) + seeHelp());
@@ -284,6 +287,26 @@ ParsedCommand CommandLine::parse(int argc, char** argv) {
   }
   if (auto checked = checkNames(); !checked) return wrong(checked.error().message());
   return {std::nullopt, std::move(command_)};
+}
+
+/// The help on one screen: of the passes that an alias runs, only the names.
+std::string CommandLine::screenOfHelp() const {
+  constexpr size_t kWidth = 118;
+  std::string text = helpOf(app_);
+  for (const PassInfo& alias : passes()) {
+    const std::string group = partsGroup(alias);
+    const size_t at = text.find(group + ":\n");
+    if (at == std::string::npos) continue;
+    std::string names = group + ", described by --list-passes:\n", line;
+    for (const CLI::Option* option : app_.get_options()) {
+      if (option->get_group() != group) continue;
+      const std::string name = option->get_name();
+      if (line.size() + 1 + name.size() > kWidth) names += std::exchange(line, "") + "\n";
+      line += (line.empty() ? "  " : " ") + name;
+    }
+    text.replace(at, text.find("\n\n", at) - at, names + line);
+  }
+  return text;
 }
 
 bool CommandLine::answered() const {
