@@ -116,10 +116,13 @@ Result<Attr> parsePassOption(const PassInfo& pass, const OptionInfo& option, std
 /// Hooks around passes. `before` and `after` get the module as it is then; `after` is not called if the pass fails. `index`
 /// is the number of the step, from 0. An alias has its own calls around those of its passes, which have the same index and
 /// whose steps name the alias in `of`. `phase` is called for each part that a pass reports; its time is part of the whole.
+/// `check` judges the module behind each pass, not behind an alias, once it is verified; its error is reported as a bug of
+/// the pass.
 struct Instrumentation {
   std::function<void(const PipelineStep&, int index, const Module&)> before;
   std::function<void(const PipelineStep&, int index, const Module&, double milliseconds)> after;
   std::function<void(const PipelineStep&, std::string_view name, double milliseconds)> phase = {};
+  std::function<Result<void>(const PipelineStep&, const Module&)> check = {};
 };
 
 /// What is checked after each pass. The input of a pipeline is always verified.
@@ -148,8 +151,8 @@ class PassManager {
   std::vector<PipelineStep>& steps() { return steps_; }
   /// Runs all passes; an alias runs the passes it stands for. All options are bound before the first pass runs. A pass must
   /// accept the module's stage. The module is verified before the first pass and, unless verifyEach is off, after each. On
-  /// failure the module is left as the failing pass left it. A pass that makes an invalid module, removes all functions or
-  /// throws is reported as having a bug; sizes beyond the limits, and running out of memory, are reported as errors of the
+  /// failure the module is left as the failing pass left it. A pass that makes an invalid module, removes all functions,
+  /// fails a hook's check or throws is reported as having a bug; sizes beyond the limits, and running out of memory, are reported as errors of the
   /// module. Hooks and the diagnostic handler must not throw.
   Result<void> run(std::unique_ptr<Module>& module) const;
 

@@ -104,7 +104,7 @@ static bool hasFunctions(const Module& module) {
       module.items, [](const auto& item) { return item->kind == ItemKind::func && !isKernelFunc(*item); });
 }
 
-/// The error for a pass that left an invalid module or threw.
+/// The error for a pass that left an invalid or another module, or threw.
 static Error brokenBy(const PipelineStep& step, std::string what, Error why, const std::string& reproducer) {
   Error error = fail("pass {} {}: {}", step.pass->name, what, step.pass->fault());
   for (const Diagnostic& diagnostic : why.diagnostics()) error.addNote(diagnostic.loc, diagnostic.message);
@@ -163,6 +163,12 @@ Result<double> PassManager::runPass(int index, const Bound& bound, const std::st
   }
   for (const Instrumentation& hook : hooks_)
     if (hook.after) hook.after(step, index, *module, elapsed);
+  for (const Instrumentation& hook : hooks_) {
+    if (!hook.check) continue;
+    if (auto kept = hook.check(step, *module); !kept)
+      return brokenBy(step, "changed what the module computes", kept.takeError(),
+                      writeReproducer(index, before));
+  }
   if (verifyEach_ != VerifyEach::roundtrip) return elapsed;
 
   auto again = tg::parse(print(*module, {.locations = true}), fmt::format("<after {}>", step.pass->name));

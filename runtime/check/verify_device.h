@@ -6,17 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "runtime/check/oracle.h"
 #include "runtime/executor.h"
 
 namespace tg {
-
-struct ResultCheck {
-  std::string kind;  ///< "result", "capture", "gradient", "param", "state"
-  std::string name;
-  Type type;
-  bool close = true;
-  std::string why;  ///< the worst element, if not close
-};
 
 /// The subgroup width of a compiled module's kernels on a device: the width that the module's target states, or else
 /// the device's own.
@@ -25,12 +18,8 @@ Result<uint32_t> subgroupWidth(const Module& compiled, const vulkan::DeviceInfo&
 /// Calls a function once on the device and twice in the interpreter: exact, on the same module of stage spirv, and in
 /// f64, on `source`, the same function at stage tensor or fused. Both interpreters use subgroups as wide as the
 /// device's. Compares results, captures, the gradients that the module keeps, and the params and states that the
-/// function changes. They agree if |device - wide| <= 4 |exact - wide| + floor, the rule of tolerance.h. For a result
-/// of few elements, one exact run is a poor estimate of the rounding error. If such a result differs in a module with
-/// f16 or bf16, whose error is large, three more runs are made with parameters that are rounded differently. If a result
-/// differs that is zero in both runs, where terms may cancel out exactly, three more runs round every op's results
-/// differently. Errors with a source location are the modules', such as a custom kernel that races or accesses memory
-/// outside its buffers; other errors are the device's.
+/// function changes. The Oracle judges. Errors with a source location are the modules', such as a custom kernel that
+/// races or accesses memory outside its buffers; other errors are the device's.
 Result<std::vector<ResultCheck>> compareFunction(const Module& source, const Module& spirv,
                                                  const std::string& function, const NamedArrays& params,
                                                  const Inputs& inputs,

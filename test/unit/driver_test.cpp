@@ -20,6 +20,7 @@
 #include "tools/driver/driver.h"
 #include "tools/driver/expected.h"
 #include "tools/driver/io.h"
+#include "tools/main.h"
 
 namespace tg {
 namespace {
@@ -37,6 +38,13 @@ Result<void> runBreaking(Module& module, const NoOptions&, const PassContext&) {
   return {};
 }
 
+/// A sum becomes a product.
+Result<void> runMultiplying(Module& module, const NoOptions&, const PassContext&) {
+  for (Op* op : module.func("f")->body.ops)
+    if (op->code == Opcode::add) op->code = Opcode::mul;
+  return {};
+}
+
 void addPass(const std::string& name, Result<void> (*run)(Module&, const NoOptions&, const PassContext&)) {
   if (findPass(name)) return;  // the death tests are a suite of their own
   ASSERT_TRUE(registerPass(
@@ -50,6 +58,7 @@ class DriverTest : public testing::Test {
     addPass("t-abort", runAborting);
     addPass("t-fault", runFaulting);
     addPass("t-break", runBreaking);
+    addPass("t-multiply", runMultiplying);
   }
   void SetUp() override {
     folder_ = std::filesystem::path(testing::TempDir()) /
@@ -82,6 +91,31 @@ TEST_F(DriverTest, ABrokenModuleLeavesAReproducerAndNoOutput) {
   EXPECT_EQ(textOf(path("r.tgir")),
             fmt::format("// Reproduce: tg-opt --pass-pipeline='t-break' THIS_FILE\n{}", kModule));
   EXPECT_EQ(opt({"--pass-pipeline=t-break", path("r.tgir"), "--crash-reproducer=none"}), 1);
+}
+
+TEST_F(DriverTest, ExecEachCatchesAPassThatChangesWhatIsComputed) {
+  const std::string module =
+      "module @m {\n  func @f(%x: tensor<2xf32>) -> (y: tensor<2xf32>) {\n"
+      "    %y = tg.add %x, %x : tensor<2xf32>\n    return %y : tensor<2xf32>\n  }\n}\n";
+  ASSERT_TRUE(writeOutput(path("sum.tgir"), module));
+  std::vector<std::string> args = {
+      "tg-opt",         "--exec-each", "--cse",          "--t-multiply",
+      path("sum.tgir"), "-o",          path("out.tgir"), "--crash-reproducer=" + path("r.tgir")};
+  std::vector<char*> argv;
+  for (std::string& arg : args) argv.push_back(arg.data());
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(tgOptMain(static_cast<int>(argv.size()), argv.data()), 1);
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find("pass t-multiply changed what the module computes"), std::string::npos) << told;
+  EXPECT_NE(told.find("sum.tgir:2:3: note: @f: result y tensor<2xf32> differs: element"), std::string::npos)
+      << told;
+  EXPECT_FALSE(std::filesystem::exists(path("out.tgir")));
+  EXPECT_EQ(textOf(path("r.tgir")),
+            fmt::format("// Reproduce: tg-opt --pass-pipeline='t-multiply' THIS_FILE\n{}", module));
+  args[3] = "--dce";
+  argv[3] = args[3].data();
+  EXPECT_EQ(tgOptMain(static_cast<int>(argv.size()), argv.data()), 0);
+  EXPECT_EQ(opt({"--exec-each", path("sum.tgir")}), 2);  // without the hooks
 }
 
 TEST_F(DriverTest, AReproducerIsWrittenByDefaultAndCanBeRefused) {

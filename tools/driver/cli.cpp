@@ -145,6 +145,9 @@ void CommandLine::addLooking() {
   text("--verify-each", "WHAT", verifyEach_,
        "after each pass, off: check nothing; on (the default): verify the module; roundtrip: also print and "
        "parse it");
+  if (!only_)
+    toggle("--exec-each", command_.execEach,
+           "after each pass, run every function on random inputs and compare the results");
   toggle("--print-loc", command_.printLoc, "print the location of every op");
   toggle("--print-ir-before-all", command_.printBeforeAll, "print the module before each pass");
   toggle("--print-ir-after-all", command_.printAfterAll, "print the module after each pass");
@@ -226,6 +229,8 @@ Result<void> CommandLine::checkNames() {
                                             : each == "roundtrip" ? std::optional(VerifyEach::roundtrip)
                                                                   : std::nullopt;
     if (!known) return fail("--verify-each is off, on or roundtrip, not '{}'", each);
+    if (command_.execEach && known == VerifyEach::off)
+      return fail("--exec-each runs what is verified: not with --verify-each=off");
     command_.pipeline.verifyEach(*known);
   }
   // `spirv-emit{emit=glsl}` names an emitter: the pass stops at kernels, and the emitter then writes them.

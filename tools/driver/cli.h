@@ -29,7 +29,7 @@ struct Command {
   PassManager pipeline;
   std::string emit = "text";  ///< text or the name of an emitter
   std::string target;         ///< the default for passes with an option `target`
-  bool split = false, verifyDiagnostics = false, verifyRoundtrip = false;
+  bool split = false, verifyDiagnostics = false, verifyRoundtrip = false, execEach = false;
   bool timing = false, dumpPipeline = false, printLoc = false;
   bool printBeforeAll = false, printAfterAll = false;
   std::vector<std::string> printBefore, printAfter;  ///< names of passes

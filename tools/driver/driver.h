@@ -8,6 +8,7 @@
 
 #include "ir/result.h"
 #include "ir/target.h"
+#include "passes/pass.h"
 
 namespace tg {
 
@@ -29,6 +30,7 @@ Error usageError(fmt::format_string<Args...> format, Args&&... args) {
 /// Hooks for programs that link more than passes.
 struct OptHooks {
   std::function<Result<Target>()> deviceTarget;  ///< gives `target=auto`; if empty, that is an error
+  std::function<Instrumentation()> execEach;     ///< the hooks of --exec-each, for one pipeline; likewise
 };
 
 /// tg-opt: runs any pipeline on a module.

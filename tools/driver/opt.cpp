@@ -66,7 +66,7 @@ std::string reproducerPath(const Command& command, const std::string& text) {
 
 class Invocation {
  public:
-  explicit Invocation(Command command) : command_(std::move(command)) {}
+  Invocation(Command command, const OptHooks& hooks) : command_(std::move(command)), hooks_(hooks) {}
   Result<int> run();
 
  private:
@@ -76,6 +76,7 @@ class Invocation {
   Result<std::string> write(const Module& module) const;
 
   Command command_;
+  const OptHooks& hooks_;
   std::string fileName_, reproducer_, output_;
   Timing timing_;
 };
@@ -124,6 +125,7 @@ Result<std::string> Invocation::process(const std::string& text, int section,
   TG_CHECK(addTree(pipeline, command_, section, treeFailed));
   timing_.watch(pipeline);
   guard.watch(pipeline);
+  if (command_.execEach) pipeline.instrument(hooks_.execEach());
   TG_CHECK(pipeline.run(module));
   if (treeFailed) return *std::move(treeFailed);
   TG_CHECK(checkRoundTrip(*module, "output"));
@@ -205,7 +207,8 @@ Result<void> checkOutputs(const Command& command) {
 Result<int> execute(Command command, const OptHooks& hooks) {
   TG_CHECK(withCode(exitUsage, checkOutputs(command)));
   TG_CHECK(resolveTargets(command, hooks));
-  return Invocation(std::move(command)).run();
+  if (command.execEach && !hooks.execEach) return usageError("--exec-each: this program has no interpreter");
+  return Invocation(std::move(command), hooks).run();
 }
 
 int runCommand(const ParsedCommand& parsed, const OptHooks& hooks) {

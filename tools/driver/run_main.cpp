@@ -9,6 +9,7 @@
 #include "ir/text.h"
 #include "passes/pass.h"
 #include "tools/driver/driver.h"
+#include "tools/driver/exec_each.h"
 #include "tools/driver/listings.h"
 #include "tools/driver/run.h"
 #include "tools/driver/run_setup.h"
@@ -91,7 +92,7 @@ OpenVerb openVerb(const VerbInfo& info) {
   return open;
 }
 
-int tgOptMain(int argc, char** argv) { return optMain(argc, argv, {deviceTarget}); }
+int tgOptMain(int argc, char** argv) { return optMain(argc, argv, {deviceTarget, execEach}); }
 
 int tgRunMain(int argc, char** argv) {
   std::string tool = "tg-run";

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A function as the interpreter runs it, by which other executions of the function are judged.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/interp/interp.h"
+#include "runtime/interp/tolerance.h"
+#include "runtime/runner.h"
+
+namespace tg {
+
+struct ResultCheck {
+  std::string kind;  ///< "result", "capture", "gradient", "param", "state"
+  std::string name;
+  Type type;
+  bool close = true;
+  std::string why;  ///< the worst element, if not close
+};
+
+/// A call of a function in the interpreter: which function, and the values it starts from. The call refers to all of
+/// them.
+struct CallPoint {
+  const Module& module;
+  const std::string& function;
+  const NamedArrays& storage;  ///< params and states; others are zero
+  const Inputs& inputs;
+  uint32_t subgroup;  ///< invocations of a subgroup of kernels
+};
+
+/// The larger unit roundoff of the 16-bit types (f16, bf16) that a function's ops compute; 0 if there are none.
+double narrowRoundoff(const Module& module, const std::string& function);
+
+/// A call that is done.
+class InterpCall {
+ public:
+  /// Custom kernels are checked for races and similar errors in `wide` mode. `noise` is that of InterpOptions.
+  static Result<InterpCall> run(const CallPoint& point, InterpMode mode, uint32_t noise = 0);
+
+  /// What the call left under a kind and a name of ResultCheck; nothing if it left no such value.
+  std::optional<NdArray> value(std::string_view kind, const std::string& name) const;
+  const RunResult& result() const { return result_; }
+
+ private:
+  InterpCall(Interpreter interpreter, RunResult result)
+      : interpreter_(std::move(interpreter)), result_(std::move(result)) {}
+  Interpreter interpreter_;
+  RunResult result_;
+};
+
+/// Judges values by two calls at one point: in f64, and rounded. They are close if |value - wide| <= 4 |exact - wide| +
+/// floor, the rule of tolerance.h. For a result of few elements, one rounded call is a poor estimate of the rounding error.
+/// If such a result differs in a module with f16 or bf16, whose error is large, three more calls are made with
+/// parameters that are rounded differently. If a result differs that is zero in both calls, where terms may cancel out
+/// exactly, three more calls round every op's results differently.
+class Oracle {
+ public:
+  /// `rounded`: the module of the rounded call, such as the compiled one; often that of the point.
+  static Result<Oracle> at(const CallPoint& point, const Module& rounded);
+
+  const InterpCall& wide() const { return wide_; }
+  const InterpCall& exact() const { return exact_; }
+  /// narrowRoundoff() of the function.
+  double roundoff() const { return roundoff_; }
+  /// The oracle must have a value of this kind and name. `floor` is that of wholeFunctionClose.
+  Result<ResultCheck> judge(const std::string& kind, const std::string& name, const NdArray& value,
+                            double floor = kWholeFunctionFloor);
+
+ private:
+  Oracle(const CallPoint& point, InterpCall wide, InterpCall exact);
+  Result<const std::vector<InterpCall>*> roundedParams();
+  Result<const std::vector<InterpCall>*> roundedEachOp();
+
+  CallPoint point_;
+  InterpCall wide_, exact_;
+  double roundoff_;
+  std::vector<InterpCall> paramCalls_, opCalls_;
+};
+
+}  // namespace tg
