@@ -33,7 +33,7 @@ void addPiece(std::vector<Piece>& pieces, Piece piece) {
   append(piece);
 }
 
-/// Most pieces of an allocation, chosen: more save little memory, and placing compares each with all placed ones.
+/// Most pieces of an allocation, chosen: more save little memory, and placing searches for each.
 constexpr size_t kMostPieces = 64;
 
 /// Joins neighbouring pieces in pairs, over the union of their live ranges, until there are at most kMostPieces.

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <set>
 
+#include "passes/plan/occupied.h"
+
 namespace tg::plan {
 
 int Alloc::first() const { return std::ranges::min(pieces, {}, &Piece::first).first; }
@@ -43,14 +45,14 @@ enum class Fit { tightest, lowest };
 ///     └────────── ops
 class Packer {
  public:
-  Packer(const Target& target, Fit fit) : target_(target), fit_(fit) {}
+  /// Allocations are alive at ops up to `last`.
+  Packer(const Target& target, Fit fit, int last) : target_(target), fit_(fit), occupied_(last) {}
 
   void place(Alloc& alloc) {
     alloc.offset = start(alloc);
     for (Piece piece : alloc.pieces) {
       piece.from += alloc.offset;
-      auto below = [](const Piece& a, const Piece& b) { return a.from < b.from; };
-      placed_.insert(std::ranges::upper_bound(placed_, piece, below), piece);
+      occupied_.add(piece);
     }
     total_ = std::max(total_, alloc.offset + alloc.bytes);
   }
@@ -58,27 +60,25 @@ class Packer {
   int64_t total() const { return total_; }
 
  private:
-  /// Excluded starts: those between the two, neither included.
-  struct Span {
-    int64_t from = 0, to = 0;
-  };
   int64_t start(const Alloc& alloc);
 
   const Target& target_;
   const Fit fit_;
-  std::vector<Piece> placed_;  ///< by offset; in one array, since each placement visits all of them
-  std::vector<Span> taken_;
+  Occupied occupied_;
+  std::vector<Span> taken_;  ///< excluded starts: those between the two, neither included
   int64_t total_ = 0;
 };
 
 /// The start in the tightest or the lowest gap, or behind everything that is alive with the allocation.
 int64_t Packer::start(const Alloc& alloc) {
   taken_.clear();
-  for (const Piece& piece : alloc.pieces)
-    for (const Piece& other : placed_)
-      if (other.first <= piece.last && piece.first <= other.last)
-        taken_.push_back({other.from - piece.from - piece.bytes, other.from + other.bytes - piece.from});
-  if (alloc.pieces.size() > 1) std::ranges::sort(taken_, {}, &Span::from);
+  for (const Piece& piece : alloc.pieces) {
+    const size_t before = taken_.size();
+    occupied_.find(piece, taken_);
+    for (size_t at = before; at < taken_.size(); ++at)
+      taken_[at] = {taken_[at].from - piece.from - piece.bytes, taken_[at].to - piece.from};
+  }
+  if (!std::ranges::is_sorted(taken_, {}, &Span::from)) std::ranges::sort(taken_, {}, &Span::from);
   int64_t end = 0, best = -1, bestGap = 0;  // end: of the spans so far
   for (const Span& span : taken_) {
     if (span.from >= end) {
@@ -99,7 +99,9 @@ int64_t Packer::start(const Alloc& alloc) {
 /// Places allocations in the given order; returns the bytes needed.
 static int64_t pack(std::vector<Alloc>& allocs, const std::vector<int>& order, const Target& target,
                     Fit fit) {
-  Packer packer(target, fit);
+  int last = 0;
+  for (const Alloc& alloc : allocs) last = std::max(last, alloc.last());
+  Packer packer(target, fit, last);
   for (int index : order) packer.place(allocs[index]);
   return packer.total();
 }

@@ -8,8 +8,10 @@
 #include <ctime>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "passes/pass.h"
+#include "passes/plan/offsets.h"
 #include "test/unit/module_text.h"
 
 namespace tg::test {
@@ -45,11 +47,22 @@ TEST(LongPrograms, ElementwiseOpsGoThroughEveryStage) {
   EXPECT_EQ(errorOf(chain(kLength, [](int i) { return fmt::format("tg.sin %v{}", i - 1); }), kForward), "");
 }
 
-// Sixteen times as many ops take sixteen times as long, and somewhat more where they leave the caches. A pass that
-// looks at all ops for each is told from that by far. Time is the process's, which other work on the machine
-// disturbs little.
+/// The time that `work` takes. It is the process's, which other work on the machine disturbs little.
+double secondsOf(const std::function<void()>& work) {
+  const std::clock_t begin = std::clock();
+  work();
+  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+/// Expects that sixteen times the length takes sixteen times as long, and somewhat more where the work leaves the caches.
+/// What looks at all ops for each is told from that by far.
+void expectProportion(int length, const std::function<double(int)>& seconds) {
+  const double once = std::min(seconds(length), seconds(length));
+  EXPECT_LT(seconds(16 * length), 4 * 16 * once);
+}
+
 TEST(LongPrograms, TimeIsInProportionToTheOps) {
-  const auto seconds = [](int length) {
+  expectProportion(kLength / 50, [](int length) {
     const std::string type = "tensor<64xf32>";
     std::string text =
         fmt::format("module @m {{\n  param @w : {0}\n  func @train(%x: {0}) -> (loss: tensor<f32>) "
@@ -63,13 +76,23 @@ TEST(LongPrograms, TimeIsInProportionToTheOps) {
         fmt::format("    %loss = tg.mean %v{} {{axes = [0]}} : tensor<f32>\n    return %loss : tensor<f32>\n"
                     "  }}\n}}\n",
                     length - 1);
-    const std::clock_t begin = std::clock();
-    EXPECT_EQ(errorOf(text, "append-grad,append-adam,fuse{target=gpu},plan"), "");
-    return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-  };
-  const int length = kLength / 50;
-  const double once = std::min(seconds(length), seconds(length));
-  EXPECT_LT(seconds(16 * length), 4 * 16 * once);
+    return secondsOf([&] { EXPECT_EQ(errorOf(text, "append-grad,append-adam,fuse{target=gpu},plan"), ""); });
+  });
+}
+
+// Values of a training step: one of each layer stays until its gradient is computed, another dies at once.
+TEST(LongPrograms, PlacingTakesTimeInProportionToTheValues) {
+  expectProportion(kLength / 8, [](int layers) {
+    std::vector<plan::Alloc> allocs;
+    const auto add = [&](int64_t bytes, int first, int last) {
+      allocs.push_back({bytes, {{0, bytes, first, last}}, 0});
+    };
+    for (int layer = 0; layer < layers; ++layer) {
+      add(64, layer, 2 * layers - layer);
+      add(16, layer, layer + 1);
+    }
+    return secondsOf([&] { plan::assignOffsets(allocs, Target{}); });
+  });
 }
 
 TEST(LongPrograms, CompositesGoThroughEveryStage) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The planner: rooms, homes, groups, in-place results, and random graphs that the verifier judges.
+#include <algorithm>
 #include <random>
 
 #include "passes/plan/groups.h"
+#include "passes/plan/occupied.h"
 #include "passes/plan/offsets.h"
 #include "test/unit/plan_support.h"
 
@@ -288,6 +290,28 @@ TEST(PlanOffsets, NothingCrossesTheEndOfAnAllocation) {
     }
   }
   EXPECT_EQ(segmented, 20);
+}
+
+TEST(PlanOffsets, BytesInUseAreThoseOfAllPiecesThatAreAlive) {
+  constexpr int kOps = 40, kBytes = 3000;
+  std::mt19937 random(7);
+  plan::Occupied occupied(kOps - 1);
+  std::vector<std::vector<bool>> inUse(kOps, std::vector<bool>(kBytes, false));  // [op][byte]
+  for (int round = 0; round < 3000; ++round) {
+    const auto first = static_cast<int>(random() % kOps);
+    const int last = std::min(kOps - 1, first + static_cast<int>(random() % (round % 9 ? 4 : kOps)));
+    const auto from = static_cast<int64_t>(random() % kBytes);
+    const plan::Piece piece{from, std::min<int64_t>(kBytes - from, 1 + round / 1000), first, last};
+    std::vector<plan::Span> found;
+    occupied.find(piece, found);
+    std::vector<bool> bytes(kBytes, false), expected(kBytes, false);
+    for (const plan::Span& span : found) std::fill(bytes.begin() + span.from, bytes.begin() + span.to, true);
+    for (int op = first; op <= last; ++op)
+      for (int byte = 0; byte < kBytes; ++byte) expected[byte] = expected[byte] || inUse[op][byte];
+    ASSERT_EQ(bytes, expected) << round;
+    occupied.add(piece);
+    for (int op = first; op <= last; ++op) std::fill_n(inUse[op].begin() + piece.from, piece.bytes, true);
+  }
 }
 
 TEST(PlanOffsets, NestedLifetimesReachTheBound) {
