@@ -62,16 +62,34 @@ void RegionGraph::orderTurns(int producer, int consumer) {
   for (size_t i = 0; i < moved.size(); ++i) at(moved[i]).turn = turns[i];
 }
 
+/// Searches from both regions, always where fewer edges were followed. What joins them is mostly near, though much of the
+/// function may lie between their turns: the gradients of a layer read its values, and depend on all later layers too.
 bool RegionGraph::reaches(int from, int to) const {
-  std::vector<int> work{to};
-  ++search_;
-  while (!work.empty()) {
-    const int region = work.back();
-    work.pop_back();
-    if (region == from) return true;
-    if (at(region).seen == search_ || at(region).turn < at(from).turn) continue;
-    at(region).seen = search_;
-    for (int producer : at(region).producers) work.push_back(producer);
+  if (from == to) return true;
+  const int first = at(from).turn, last = at(to).turn;
+  struct Side {
+    std::vector<int> Node::*next;
+    std::vector<int> found;
+    int mark = 0;
+    size_t done = 0, edges = 0;
+  };
+  Side ahead{&Node::consumers, {from}, ++search_}, back{&Node::producers, {to}, ++search_};
+  at(from).seen = ahead.mark;
+  at(to).seen = back.mark;
+  const auto cost = [&](const Side& side) {
+    return side.edges + (at(side.found[side.done]).*side.next).size();
+  };
+  while (first < last && ahead.done < ahead.found.size() && back.done < back.found.size()) {
+    const bool isAhead = cost(ahead) <= cost(back);
+    Side &side = isAhead ? ahead : back, &other = isAhead ? back : ahead;
+    side.edges = cost(side);
+    for (int region : at(side.found[side.done++]).*side.next) {
+      const Node& node = at(region);
+      if (node.seen == other.mark) return true;
+      if (node.seen == side.mark || node.turn < first || node.turn > last) continue;
+      node.seen = side.mark;
+      side.found.push_back(region);
+    }
   }
   return false;
 }

@@ -7,7 +7,7 @@
 namespace tg::fuse {
 
 /// An acyclic graph of regions, which are numbers. Each has a turn, later than the turns of all regions that it reads from
-/// (a topological order). A search for a region skips all with an earlier turn, which is most of the function.
+/// (a topological order). A search between two regions skips all whose turns are not between theirs.
 class RegionGraph {
  public:
   /// Adds a region that reads from no other; returns its number.

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "passes/fuse/region_graph.h"
 #include "passes/pass.h"
 #include "passes/plan/offsets.h"
 #include "test/unit/module_text.h"
@@ -92,6 +93,22 @@ TEST(LongPrograms, PlacingTakesTimeInProportionToTheValues) {
       add(16, layer, layer + 1);
     }
     return secondsOf([&] { plan::assignOffsets(allocs, Target{}); });
+  });
+}
+
+// The gradient of each layer reads the layer's values and the gradient of the next layer, which depends on them.
+TEST(LongPrograms, SearchesOfRegionsTakeTimeInProportion) {
+  expectProportion(kLength / 10, [](int layers) {
+    fuse::RegionGraph graph;
+    for (int region = 0; region < 2 * layers; ++region) {
+      graph.add();
+      if (region > 0) graph.link(region - 1, region);
+      if (region >= layers) graph.link(2 * layers - 1 - region, region);
+    }
+    return secondsOf([&] {
+      for (int layer = 0; layer + 1 < layers; ++layer)
+        EXPECT_TRUE(graph.reaches(layer, 2 * layers - 2 - layer));
+    });
   });
 }
 
