@@ -3,6 +3,7 @@
 // kernel: all kernels before it end before the next begins. So kernels that do not depend on each other are put into one
 // interval between barriers, and values that are alive in the same interval share no bytes.
 #include <algorithm>
+#include <utility>
 
 #include "passes/plan/function_plan.h"
 
@@ -48,23 +49,32 @@ void FunctionPlan::setIntervals() {
   }
 }
 
+/// For each list of a task, the op for which a number was last added to it: each is added once.
+struct FunctionPlan::Added {
+  std::vector<int> after, reads, writes;
+};
+
 /// Adds what an op waits for: the ops that compute its operands, and the readers of bytes that it overwrites.
-void FunctionPlan::addDependences(Task& task, int opIndex, const std::vector<int>& taskAt) const {
+void FunctionPlan::addDependences(Task& task, int opIndex, const std::vector<int>& taskAt,
+                                  Added& added) const {
   const Op& op = *ops_[opIndex];
+  const auto add = [&](std::vector<int>& list, std::vector<int>& last, int number) {
+    if (std::exchange(last[static_cast<size_t>(number)], opIndex) != opIndex) list.push_back(number);
+  };
   auto afterReaders = [&](const Value& value) {
     for (const Reading& use : factsOf(value).readings)
-      if (use.op < opIndex && taskAt[use.op] >= 0) addOnce(task.after, taskAt[use.op]);
+      if (use.op < opIndex && taskAt[use.op] >= 0) add(task.after, added.after, taskAt[use.op]);
   };
   forEachUse(op, [&](Value* value) {
-    if (unitOf(*value)) addOnce(task.reads, blockOf(*value));
-    if (value->def && isTurn(*value->def)) addOnce(task.after, taskAt[factsOf(*value).defined]);
+    if (unitOf(*value)) add(task.reads, added.reads, blockOf(*value));
+    if (value->def && isTurn(*value->def)) add(task.after, added.after, taskAt[factsOf(*value).defined]);
     if (op.code == Opcode::all_reduce) afterReaders(*value);
   });
   if (auto held = held_.find(opIndex); held != held_.end())
     for (const Value* value : held->second)
-      if (unitOf(*value)) addOnce(task.reads, blockOf(*value));
+      if (unitOf(*value)) add(task.reads, added.reads, blockOf(*value));
   for (const auto& result : op.results) {
-    addOnce(task.writes, blockOf(*result));
+    add(task.writes, added.writes, blockOf(*result));
     const Op* update = factsOf(*result).update;
     if (auto reads = update ? reads_.find(update->operands[0].text) : reads_.end(); reads != reads_.end())
       for (const Value* read : reads->second) afterReaders(*read);
@@ -92,10 +102,12 @@ void FunctionPlan::addTakeOvers(Task& task, int opIndex) const {
 std::vector<Task> FunctionPlan::makeTasks() const {
   std::vector<Task> tasks;
   std::vector<int> taskAt(ops_.size(), -1);
+  const std::vector<int> blocks(static_cast<size_t>(blocks_), -1);
+  Added added{taskAt, blocks, blocks};
   for (int index = 0; index < static_cast<int>(ops_.size()); ++index) {
     if (!isTurn(*ops_[index])) continue;
     Task task;
-    addDependences(task, index, taskAt);
+    addDependences(task, index, taskAt, added);
     if (ops_[index]->code == Opcode::fused) addTakeOvers(task, index);
     taskAt[index] = static_cast<int>(tasks.size());
     tasks.push_back(std::move(task));

@@ -145,7 +145,8 @@ class FunctionPlan {
   int blockOf(const Value& value) const;
   void setIntervals();
   std::vector<Task> makeTasks() const;
-  void addDependences(Task& task, int op, const std::vector<int>& taskAt) const;
+  struct Added;
+  void addDependences(Task& task, int op, const std::vector<int>& taskAt, Added& added) const;
   void addTakeOvers(Task& task, int op) const;
   std::vector<int64_t> blockBytes() const;
   Result<void> arrange(const std::vector<Op*>& regions, const std::vector<int>& starts);
