@@ -101,6 +101,7 @@ struct Run {
 /// What is known of a value.
 struct Facts {
   Kernel* maker = nullptr;   ///< the kernel that computes it
+  Kernel* reader = nullptr;  ///< the last kernel that reads it
   int readers = 0;           ///< kernels and effects that read it
   int readersLeft = 0;       ///< of these, those that have not run
   bool isElsewhere = false;  ///< whether it takes no bytes of the arena
@@ -175,7 +176,10 @@ class Merger {
 /// Finds what a kernel reads and binds.
 void Merger::findBindings(Kernel& kernel) {
   const Op& op = *kernel.op;
-  forEachUse(op, [&](const Value* value) { addOnce(kernel.reads, value); });
+  forEachUse(op, [&](const Value* value) {
+    Facts& facts = values_[value];
+    if (std::exchange(facts.reader, &kernel) != &kernel) kernel.reads.push_back(value);
+  });
   kernel.bindings = op.results.size();
   for (const Operand& operand : op.operands) {
     if (op.code != Opcode::fused) break;
