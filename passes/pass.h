@@ -152,8 +152,8 @@ class PassManager {
   /// Runs all passes; an alias runs the passes it stands for. All options are bound before the first pass runs. A pass must
   /// accept the module's stage. The module is verified before the first pass and, unless verifyEach is off, after each. On
   /// failure the module is left as the failing pass left it. A pass that makes an invalid module, removes all functions,
-  /// fails a hook's check or throws is reported as having a bug; sizes beyond the limits, and running out of memory, are reported as errors of the
-  /// module. Hooks and the diagnostic handler must not throw.
+  /// fails a hook's check or throws is reported as having a bug; sizes beyond the limits, and running out of memory, are
+  /// reported as errors of the module. Hooks and the diagnostic handler must not throw.
   Result<void> run(std::unique_ptr<Module>& module) const;
 
  private:
