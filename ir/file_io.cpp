@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -130,30 +131,52 @@ bool isFileAt(int file, const std::string& path) {
          held.st_ino == named.st_ino;
 }
 
+namespace {
+
+/// Follows symbolic links to the name that the last one gives, of which there may be no file. As it was given if that
+/// leads in a circle.
+std::string throughLinks(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as in Linux
+  std::error_code error;
+  fs::path at = path;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(at, error); ++i) {
+    const fs::path next = fs::read_symlink(at, error);
+    if (error) return path;
+    at = next.is_absolute() ? next : at.parent_path() / next;
+  }
+  return fs::is_symlink(at, error) ? path : at.string();
+}
+
+}  // namespace
+
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
   static std::atomic<unsigned> counter{0};
   AtomicFile file;
-  file.path_ = path;
-  struct stat there {};
+  file.path_ = throughLinks(path);
+  struct stat there {
+  }, named{};
   const bool exists = ::stat(path.c_str(), &there) == 0;
-  // A rename would replace a device or a pipe by a file, so those are written directly.
-  if (exists && !S_ISREG(there.st_mode)) {
-    file.file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  // A rename would replace a device or a pipe by a file, so those are written directly; so is an open file that a link in
+  // /proc stands for but that has no name.
+  const bool hasName =
+      ::stat(file.path_.c_str(), &named) == 0 && named.st_dev == there.st_dev && named.st_ino == there.st_ino;
+  if (exists && (!S_ISREG(there.st_mode) || !hasName)) {
+    file.file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC | (hasName ? 0 : O_TRUNC)));
     if (!file.file_) return systemError(path, "write");
     return file;
   }
-  // The target of a symbolic link, such as /dev/stdout, is replaced.
-  std::error_code error;
-  if (const fs::path target = fs::canonical(path, error); !error && fs::is_symlink(path, error))
-    file.path_ = target.string();
+  const mode_t mode = exists ? there.st_mode & 0777 : 0666;
   do {
     // Processes in two containers may have the same number, so a killed process may have left a file of this name.
     file.temporary_ = fmt::format("{}{}{}.{}", file.path_, kTemporary, ::getpid(), counter++);
-    file.file_ = Descriptor(::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  } while (!file.file_ && errno == EEXIST);
-  if (!file.file_) return systemError(path, "write");
-  ::flock(file.file_.get(), LOCK_EX | LOCK_NB);  // marks the file as in use for removeStaleFiles
-  if (exists) ::fchmod(file.file_.get(), there.st_mode & 0777);
+    file.file_ = Descriptor(::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+    if (!file.file_ && errno != EEXIST) return systemError(path, "write");
+    // The lock marks the file as in use for removeStaleFiles, which may have been faster.
+    if (file.file_) ::flock(file.file_.get(), LOCK_EX | LOCK_NB);
+  } while (!file.file_ || !isFileAt(file.file_.get(), file.temporary_));
+  // The process's mask may have taken permissions away. A file system without permissions gives all files the same.
+  const bool same = ::fstat(file.file_.get(), &named) == 0 && (named.st_mode & 0777) == mode;
+  if (exists && !same && ::fchmod(file.file_.get(), mode) != 0) return systemError(path, "write");
   return file;
 }
 
@@ -176,8 +199,15 @@ Result<void> AtomicFile::rename() {
   return {};
 }
 
-Result<void> AtomicFile::commit() {
+/// Closes the file. The result keeps its lock, so that it does not count as stale before it has its name.
+Result<Descriptor> AtomicFile::close() {
+  Descriptor lock(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
   if (!file_.close()) return systemError(path_, "write");
+  return lock;
+}
+
+Result<void> AtomicFile::commit() {
+  TG_TRY(const Descriptor lock, close());
   return rename();
 }
 
@@ -190,7 +220,7 @@ Result<void> AtomicFile::commitDurably() {
 }
 
 Result<bool> AtomicFile::commitIfAbsent() {
-  if (!file_.close()) return systemError(path_, "write");
+  TG_TRY(const Descriptor lock, close());
   if (temporary_.empty() || ::link(temporary_.c_str(), path_.c_str()) == 0) return true;
   if (errno == EEXIST) return false;
   // A file system without hard links cannot create a name exclusively.
@@ -199,11 +229,21 @@ Result<bool> AtomicFile::commitIfAbsent() {
   return true;
 }
 
+/// Whether a name ends as AtomicFile ends it: .tmp.PROCESS.NUMBER.
+static bool isTemporary(std::string_view name) {
+  const size_t at = name.rfind(kTemporary);
+  if (at == std::string_view::npos) return false;
+  name.remove_prefix(at + kTemporary.size());
+  const size_t dot = name.find('.');
+  return dot != 0 && dot + 1 < name.size() && std::ranges::count(name, '.') == 1 &&
+         std::ranges::all_of(name, [](char c) { return c == '.' || (c >= '0' && c <= '9'); });
+}
+
 void removeStaleFiles(const std::string& folder) {
   std::error_code error;
   std::vector<std::string> found;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (at->path().filename().native().find(kTemporary) != std::string::npos) found.push_back(at->path());
+    if (isTemporary(at->path().filename().native())) found.push_back(at->path());
   for (const std::string& path : found) {
     const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());

@@ -64,7 +64,7 @@ bool isFileAt(int file, const std::string& path);
 
 /// A file that gets its name only at `commit`. Until then its bytes are in a temporary file in the same directory,
 /// which the destructor removes. It keeps the permissions of the file that it replaces. The target of a symbolic link
-/// is replaced, not the link. A pipe or a device is written directly.
+/// is replaced or made, not the link. A pipe, a device and an open file without a name are written directly.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path);
@@ -82,6 +82,7 @@ class AtomicFile {
 
  private:
   AtomicFile() = default;
+  Result<Descriptor> close();
   Result<void> rename();
 
   std::string path_,

@@ -479,7 +479,8 @@ std::unique_ptr<Module> clone(const Module& module);
 
 /// The members of a group, and of other values that adjoin, begin at multiples of so many bytes.
 inline constexpr int64_t kMemberAlignment = 16;
-/// The bytes of a group: its members one after the other. The group's flat tensor has that many bytes. `offsets`, if given, receives the start of each member.
+/// The bytes of a group: its members one after the other. The group's flat tensor has that many bytes. `offsets`, if
+/// given, receives the start of each member.
 int64_t groupBytes(const std::vector<Type>& members, std::vector<int64_t>* offsets = nullptr);
 
 }  // namespace tg

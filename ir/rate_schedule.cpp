@@ -29,16 +29,16 @@ constexpr Form kForms[] = {
 
 Result<void> checkRate(const Attr& schedule, const Attr& rate) {
   if (!std::isfinite(static_cast<float>(rate.number())))
-    return fail("schedule {}: {} is not finite as an f32", schedule.str(), rate.str());
+    return fail("rate schedule {}: {} is not finite as an f32", schedule.str(), rate.str());
   if (rate.number() >= 0) return {};
-  return fail("schedule {}: {} is negative", schedule.str(), rate.str());
+  return fail("rate schedule {}: {} is negative", schedule.str(), rate.str());
 }
 
 /// Checks a count of steps; it may be written as a real without a fraction, such as 1e4.
 Result<void> checkSteps(const Attr& schedule, const Attr& steps) {
   double count = steps.number();
   if (count >= 1 && count <= 9e15 && count == std::floor(count)) return {};
-  return fail("schedule {}: {} is not a positive number of steps", schedule.str(), steps.str());
+  return fail("rate schedule {}: {} is not a positive number of steps", schedule.str(), steps.str());
 }
 
 bool fits(const Form& form, const Attr& schedule) {
@@ -79,8 +79,8 @@ Result<RateKind> rateKind(const Attr& schedule) {
     }
     return form.kind;
   }
-  if (!usages.empty()) return fail("schedule {} is not {}", schedule.str(), usages);
-  return fail("unknown schedule {}; there are {}", schedule.str(), known);
+  if (!usages.empty()) return fail("rate schedule {} is not {}", schedule.str(), usages);
+  return fail("unknown rate schedule {}; there are {}", schedule.str(), known);
 }
 
 double peakRate(const Attr& schedule) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forms of learning-rate schedules: the `schedule` attribute of a host's `lr` argument. runtime/schedule.h
+// The forms of learning-rate schedules: the `schedule` attribute of a host's `lr` argument. runtime/learning_rate.h
 // computes their values.
 #pragma once
 

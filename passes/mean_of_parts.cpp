@@ -343,7 +343,7 @@ class PartsCheck {
     for (int at = 0; at < axis; ++at) outer *= from[at];
     int64_t before = 1;
     for (int at = 0; at < to.rank(); before *= to[at++])
-      if (before == outer && to[at] % batch_ == 0 && to[at] > 1) return at;
+      if (before == outer && (batch_ == 1 ? to[at] == 1 : to[at] % batch_ == 0 && to[at] > 1)) return at;
     return {};
   }
 

@@ -158,7 +158,7 @@ class NarrowProducts {
     OperandList operands;
     for (Value* each : below) operands.push_back(Operand::of(each));
     const Type type = Type::tensor(dtype_, value->type.shape);
-    if (!isView(op)) report_.tell(*value, "is stored in {} because all that it is made of is", name(dtype_));
+    if (!isView(op)) report_.tell(*value, "is stored in {} because its operands are", name(dtype_));
     builder_.setBefore(op.next()).setLoc(op.loc).setHint(fmt::format("{}_{}", value->name, name(dtype_)));
     return narrow_[value] = builder_.create(op.code, operands, op.attrs, {type})->result();
   }

@@ -409,9 +409,9 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
              "@{} takes {} bytes ({}), the least there is with what may run again; the budget is {} ({})",
              worst->func->name, needed, sizeText(needed), layout.budget, sizeText(layout.budget))
           .note(layout.module.loc,
-                "of these {} are parameters, states, inputs and results; {} is the least budget for it as it "
-                "is: "
-                "--memory={} of tg-run, plan{{budget={}}}; a smaller context or batch takes less, "
+                "of these {} are parameters, states, inputs and results; {} is the least budget for this "
+                "batch and context: --memory={} of tg-run, plan{{budget={}}}; a smaller context or batch "
+                "takes less, "
                 "and a batch in parts: --micro-batch=N of tg-run train",
                 sizeText(fixed), needed, needed, needed),
       *worst->func, *worst->plan);

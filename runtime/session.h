@@ -20,7 +20,7 @@
 #include "runtime/device_collective.h"
 #include "runtime/param_buffer.h"
 #include "runtime/runner.h"
-#include "runtime/schedule.h"
+#include "runtime/learning_rate.h"
 #include "runtime/vulkan/device.h"
 
 namespace tg {
@@ -39,7 +39,7 @@ struct DeviceChoice {
 struct SessionOptions {
   DeviceChoice device = {};
   bool validation = false;  ///< enable the validation layer, if the device is opened here
-  /// Folder for compiled shaders and pipelines (runtime/cache_folder.h), which is read and added to; "" for none.
+  /// Folder for compiled shaders and pipelines (tools/driver/cache_folder.h), which is read and added to; "" for none.
   /// Sessions and processes may share it. A warning says if it cannot be written.
   std::string cache = {};
   std::optional<Target> target = {};  ///< compile for this target instead of the device's own

@@ -321,7 +321,7 @@ bool RowSplitter::byEntries(const Op& op) {
     context_.remark(
         op.loc, "%{} : {} takes {} bytes{}, more than {}; it is computed in {} pieces of {} entries",
         op.result()->name, type.str(), onTheWay ? entryBytes(op, *how) * how->count : type.bytes(),
-        onTheWay ? " on the way" : "", binding_, bounds->size() - 1, (*bounds)[1]);
+        onTheWay ? " while it is computed" : "", binding_, bounds->size() - 1, (*bounds)[1]);
   }
   std::vector<RowPieces> made = pieceResults(op, *how, *bounds, streams);
   for (size_t at = 0; at < made.size(); ++at) {

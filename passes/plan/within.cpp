@@ -228,8 +228,9 @@ static Result<Planned> searchWithin(const Module& module, const Item& written, c
 
 Result<Planned> planWithin(const Module& module, const Item& written, const Target& target,
                            std::optional<int64_t> slack, int64_t room) {
+  constexpr int kMoreSearches = 3;  // each takes as long as the first
   TG_TRY(Planned best, searchWithin(module, written, target, slack, room));
-  while (best.plan->arenaBytes() > room) {
+  for (int i = 0; i < kMoreSearches && best.plan->arenaBytes() > room; ++i) {
     TG_TRY(Planned less, searchWithin(module, written, target, slack, best.plan->arenaBytes() - 1));
     if (less.plan->arenaBytes() >= best.plan->arenaBytes()) break;
     best = std::move(less);

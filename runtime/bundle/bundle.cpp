@@ -122,6 +122,7 @@ static fs::path folderOf(const std::string& path) {
 Result<void> mayWriteBundle(const std::string& path, bool force) {
   const fs::path target = folderOf(path);
   std::error_code error;
+  if (target == "." || target == "..") return fail("{}: give the bundle's folder a name", path);
   if (!fs::exists(fs::symlink_status(target, error))) return {};
   if (!force) return fail("{} exists; --force replaces a bundle", target.string());
   if (fs::exists(target / "manifest.json", error) || fs::is_empty(target, error)) return {};

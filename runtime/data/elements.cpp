@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -74,32 +76,47 @@ Result<HostArray> toI1(const Shape& shape, std::span<const std::byte> raw) {
   return array;
 }
 
-/// The elements divided by a number, in f32. The quotient is rounded once.
-HostArray quotients(FileType type, const Shape& shape, std::span<const std::byte> raw, double divisor) {
+/// The elements divided by a number, in f32. The quotient is computed in f64. A finite one beyond f32 becomes what
+/// `beyond` says; elements are numbered from `first` on.
+Result<HostArray> quotients(FileType type, const Shape& shape, std::span<const std::byte> raw, double divisor,
+                            int64_t first, Beyond beyond) {
+  std::optional<Error> wrong;
+  int64_t index = first;
+  auto rounded = [&](double value) {
+    const double quotient = value / divisor;
+    auto out = static_cast<float>(quotient);
+    if (!keeps(quotient, out) && beyond == Beyond::nearest)
+      out = std::copysign(std::numeric_limits<float>::max(), out);
+    else if (!keeps(quotient, out) && beyond == Beyond::error && !wrong)
+      wrong = misfit(index, quotient, DType::f32);
+    ++index;
+    return out;
+  };
   auto of = [&]<class From>(From) {
-    return toF32<From>(shape, raw,
-                       [&](From value) { return static_cast<float>(static_cast<double>(value) / divisor); });
+    return toF32<From>(shape, raw, [&](From value) { return rounded(static_cast<double>(value)); });
   };
   auto ofNarrow = [&](DType dtype) {
-    return toF32<uint16_t>(
-        shape, raw, [&](uint16_t bits) { return static_cast<float>(narrowValue(dtype, bits) / divisor); });
+    return toF32<uint16_t>(shape, raw, [&](uint16_t bits) { return rounded(narrowValue(dtype, bits)); });
   };
+  if (type == FileType::boolean) TG_CHECK(toI1(shape, raw));
+  HostArray out;
   switch (type) {
   case FileType::boolean:
-  case FileType::u8: return of(uint8_t());
-  case FileType::i8: return of(int8_t());
-  case FileType::i16: return of(int16_t());
-  case FileType::u16: return of(uint16_t());
-  case FileType::i32: return of(int32_t());
-  case FileType::u32: return of(uint32_t());
-  case FileType::i64: return of(int64_t());
-  case FileType::u64: return of(uint64_t());
-  case FileType::f16: return ofNarrow(DType::f16);
-  case FileType::bf16: return ofNarrow(DType::bf16);
-  case FileType::f32: return of(float());
-  case FileType::f64: return of(double());
+  case FileType::u8: out = of(uint8_t()); break;
+  case FileType::i8: out = of(int8_t()); break;
+  case FileType::i16: out = of(int16_t()); break;
+  case FileType::u16: out = of(uint16_t()); break;
+  case FileType::i32: out = of(int32_t()); break;
+  case FileType::u32: out = of(uint32_t()); break;
+  case FileType::i64: out = of(int64_t()); break;
+  case FileType::u64: out = of(uint64_t()); break;
+  case FileType::f16: out = ofNarrow(DType::f16); break;
+  case FileType::bf16: out = ofNarrow(DType::bf16); break;
+  case FileType::f32: out = of(float()); break;
+  case FileType::f64: out = of(double()); break;
   }
-  return {};
+  if (wrong) return std::move(*wrong);
+  return out;
 }
 
 HostArray copyOf(DType dtype, const Shape& shape, std::span<const std::byte> raw) {
@@ -136,9 +153,7 @@ static Result<HostArray> asHostType(FileType type, const Shape& shape, std::span
   case FileType::bf16:
   case FileType::f64: break;
   }
-  if (type == FileType::f64 && beyond == Beyond::error)
-    return castAll<double, float>(DType::f32, shape, raw, first);
-  return quotients(type, shape, raw, 1);
+  return quotients(type, shape, raw, 1, first, beyond);
 }
 
 Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<const std::byte> raw,
@@ -148,7 +163,7 @@ Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<
     return fail("expected {} of elements, got {}", countText(expected, "byte"), raw.size());
   HostArray array;
   if (goal.divisor) {
-    array = quotients(type, shape, raw, *goal.divisor);
+    TG_TRY(array, quotients(type, shape, raw, *goal.divisor, first, beyond));
   } else {
     const DType integers =
         goal.dtype == DType::u32 || (!goal.dtype && type == FileType::u32) ? DType::u32 : DType::i32;

@@ -48,8 +48,8 @@ constexpr DType hostType(FileType type) { return info(type).host; }
 /// Bytes of one element.
 constexpr int64_t byteSize(FileType type) { return info(type).bytes; }
 
-/// What to do with an f64 that is too large for f32: report an error, or round it to infinity.
-enum class Beyond : uint8_t { error, infinite };
+/// What to do with a number that is too large for f32: report an error, round it to infinity, or to the largest f32.
+enum class Beyond : uint8_t { error, infinite, nearest };
 
 /// What the elements of a file become: the host type of the file, unless told otherwise.
 struct ElementGoal {

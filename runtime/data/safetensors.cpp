@@ -235,7 +235,8 @@ Result<SafetensorsFile> openContent(size_t fileSize, const ReadBytes& read, std:
     TG_CHECK(read(at, raw));
     ElementGoal goal;
     if (halves == Halves::round && byteSize(entry.type) == 8) goal.divisor = 1;
-    auto array = fromFileElements(entry.type, Shape{count}, raw, goal, first);
+    auto array = fromFileElements(entry.type, Shape{count}, raw, goal, first,
+                                  halves == Halves::round ? Beyond::nearest : Beyond::error);
     if (!array) return fail("{}: tensor '{}': {}", where, entry.name, array.error().message());
     std::ranges::copy(array->bytes, out.begin());
     return {};

@@ -43,7 +43,7 @@ Result<void> formatSafetensors(const TensorSource& tensors,
                                const std::map<std::string, std::string>& metadata, const ByteSink& sink);
 
 /// Whether F16 and BF16 are read as f32, which holds all their values, or as 16-bit types. `round` does the latter, and
-/// takes numbers of 64 bits as the nearest f32, where others must fit.
+/// takes numbers of 64 bits as the nearest finite f32, where others must fit.
 enum class Halves : uint8_t { widen, keep, round };
 
 /// An open file whose tensors are read on demand.

@@ -35,15 +35,20 @@ struct IdReader {
 
 /// Everything that reads with ids from an argument, directly or rearranged, in a function of stage tensor.
 std::vector<IdReader> readersOf(const Item& func, const Value* argument) {
-  std::unordered_set<const Value*> ids = {argument};
+  std::unordered_set<const Value*> ids = {argument}, joined;
   std::vector<IdReader> out;
   auto note = [&](const Value* value, int64_t rows, std::optional<int64_t> ignored = {}, bool skips = false) {
     if (ids.contains(value)) out.push_back({rows, ignored, skips});
   };
   for (Op* op : func.body.ops) {
-    if (op->info().fusion == table::Fusion::view || op->code == Opcode::concat)
-      if (anyUse(*op, [&](const Value* value) { return ids.contains(value); }))
-        for (const auto& result : op->results) ids.insert(result.get());
+    // Of what ids were joined with other integers, a part may have no ids.
+    const bool cuts = (op->code == Opcode::slice || op->code == Opcode::split) && joined.contains(op->in(0));
+    if ((op->info().fusion == table::Fusion::view || op->code == Opcode::concat) && !cuts &&
+        anyUse(*op, [&](const Value* value) { return ids.contains(value); }))
+      for (const auto& result : op->results) {
+        ids.insert(result.get());
+        if (op->numOperands() > 1 || joined.contains(op->in(0))) joined.insert(result.get());
+      }
     switch (op->code) {
     case Opcode::gather:
     case Opcode::embedding: note(as::gather(*op).ids(), as::gather(*op).table()->type.shape[0]); break;

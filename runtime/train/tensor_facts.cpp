@@ -84,7 +84,10 @@ TensorFacts tensorFacts(const std::string& name, const HostArray& array) {
 }
 
 Result<FileFacts> fileFacts(const std::string& path) {
-  TG_TRY(Safetensors file, readSafetensors(path, Halves::round));
+  auto read = readSafetensors(path, Halves::keep);
+  if (!read) read = readSafetensors(path, Halves::round);  // numbers of 64 bits may not fit
+  if (!read) return read.takeError();
+  Safetensors file = std::move(*read);
   FileFacts out;
   out.metadata = std::move(file.metadata);
   for (size_t i = 0; i < file.tensors.size(); ++i) {

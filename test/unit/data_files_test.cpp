@@ -138,7 +138,10 @@ TEST_F(Files, IntegersBecomeFloatsByADivisorOnly) {
   const std::string times = put("t.npy", npy("<i8", "(3,)", le<int64_t>({10000000000, 20000000000, -1})));
   EXPECT_EQ(valuesOf(*loadText("x=@" + times + "/1e10", f3)), (std::vector<double>{1, 2, -1e-10f}));
   const std::string large = put("l.npy", npy("<f8", "(3,)", le<double>({1e39, 1e300, 0})));
-  EXPECT_EQ(valuesOf(*loadText("x=@" + large + "/1e38", f3)), (std::vector<double>{10, INFINITY, 0}));
+  EXPECT_EQ(valuesOf(*loadText("x=@" + large + "/1e270", f3)), (std::vector<double>{0, 1e30f, 0}));
+  EXPECT_FAILS(loadText("x=@" + large + "/1e38", f3), "element 1 is", "which does not fit f32");
+  const std::string flags = put("b.npy", npy("|b1", "(3,)", std::string("\0\1\7", 3)));
+  EXPECT_FAILS(loadText("x=@" + flags + "/1", f3), "expected booleans stored as 0 or 1, got 7");
   EXPECT_EQ(valuesOf(*loadText("x=@" + put("o.npy", npy("<f4", "(3,)", le<float>({1, 2, 0}))) + "/1e39", f3)),
             (std::vector<double>{1e-39f, 2e-39f, 0}));
   const std::string half = put("h.npy", npy("<f2", "(2,)", le<uint16_t>({0x3c00, 0x3555})));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Array files: .npy, .npz and safetensors. What is read here is built from the formats' descriptions,
 // not by the writers.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -321,11 +322,12 @@ TEST_F(Files, TemporaryFilesOfOthersAreNoObstacle) {
   for (int i = 0; i < 200; ++i) put(fmt::format("m.tmp.{}.{}", ::getpid(), i), "half");
   ASSERT_OK(writeFile(path("m"), bytesOf("new")));
   EXPECT_EQ(slurp("m"), "new");
-  put("tmp.1", "no temporary file");
+  for (const char* other : {"tmp.1", "m.tmp.1", "m.tmp.npy", "m.tmp.1.2.npy"})
+    put(other, "no temporary file");
   auto writing = AtomicFile::create(path("m"));
   ASSERT_OK(writing);
   removeStaleFiles(directory_);
-  EXPECT_EQ(fileCount(), 3u) << "what is being written stays";
+  EXPECT_EQ(fileCount(), 6u) << "what is being written stays";
   ASSERT_OK(writing->write(bytesOf("newer")));
   ASSERT_OK(writing->commit());
   EXPECT_EQ(slurp("m"), "newer");
@@ -339,6 +341,19 @@ TEST_F(Files, AFileKeepsItsPermissionsAndItsLink) {
   EXPECT_EQ(slurp("m"), "new");
   EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
   EXPECT_EQ(std::filesystem::status(path("m")).permissions(), std::filesystem::perms(0640));
+  std::filesystem::create_symlink("none", path("dangling"));
+  ASSERT_OK(writeFile(path("dangling"), bytesOf("made")));
+  EXPECT_EQ(slurp("none"), "made");
+  EXPECT_TRUE(std::filesystem::is_symlink(path("dangling")));
+}
+
+TEST_F(Files, AnOpenFileWithoutANameIsWrittenDirectly) {
+  put("m", "a longer text");
+  const Descriptor open(::open(path("m").c_str(), O_RDWR | O_CLOEXEC));
+  std::filesystem::remove(path("m"));
+  const std::string link = fmt::format("/proc/self/fd/{}", open.get());
+  ASSERT_OK(writeFile(link, bytesOf("new")));
+  EXPECT_EQ(asText(*readFile(link)), "new");
 }
 
 TEST_F(Files, TheFirstToMakeAFileMakesIt) {

@@ -413,6 +413,24 @@ TEST_F(FeedTest, IdsAreJudgedThroughWhatRearrangesThem) {
   }
 }
 
+TEST_F(FeedTest, IntegersThatWereJoinedWithIdsAreNoIds) {
+  auto module = parse(R"(module @m {
+    param @w : tensor<7x3xf32>
+    func @train(%i: tensor<4xi32>, %n: tensor<4xi32>) -> (rows: tensor<4x3xf32>, n: tensor<4xi32>) {
+      %w = tg.param @w : tensor<7x3xf32>
+      %all = tg.concat %i, %n {axis = 0} : tensor<8xi32>
+      %a, %b = tg.split %all {axis = 0, sections = 2} : tensor<4xi32>, tensor<4xi32>
+      %rows = tg.embedding %w, %a : tensor<4x3xf32>
+      return %rows, %b : tensor<4x3xf32>, tensor<4xi32>
+    }
+  })",
+                      "m");
+  ASSERT_OK(module);
+  FeedOptions options;
+  options.train = "i=1,n=100";
+  ASSERT_OK(openFeed(options, *(*module)->func("train"), nullptr));
+}
+
 TEST_F(FeedTest, ImagesOfIdxMayBeFlat) {
   const std::string header("\0\0\x08\x03\0\0\0\2\0\0\0\2\0\0\0\3", 16);
   const std::string file =

@@ -103,7 +103,7 @@ static Result<AtomicFile> fileOf(const std::string& path, const std::string& tex
 }
 
 Result<void> writeOutput(const std::string& path, const std::string& text) {
-  if (path == "-") {
+  if (path == "-" || isFileAt(STDOUT_FILENO, path)) {  // such as /dev/stdout
     std::fwrite(text.data(), 1, text.size(), stdout);
     return {};  // runTool reports failures of standard output
   }

@@ -8,7 +8,7 @@
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "passes/pass.h"
-#include "runtime/cache_folder.h"
+#include "tools/driver/cache_folder.h"
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"
 #include "runtime/compile.h"

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "ir/json_text.h"
-#include "runtime/cache_folder.h"
+#include "tools/driver/cache_folder.h"
 #include "runtime/matrix_units.h"
 #include "tools/driver/run_setup.h"
 

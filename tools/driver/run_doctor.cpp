@@ -7,7 +7,7 @@
 
 #include "ir/json_text.h"
 #include "ir/text.h"
-#include "runtime/cache_folder.h"
+#include "tools/driver/cache_folder.h"
 #include "runtime/check/fit.h"
 #include "runtime/compile.h"
 #include "runtime/matrix_units.h"

@@ -242,8 +242,8 @@ struct Exec : Verb {
                    "an input: x=@x.npy, x=@d.npz:x, x=64x784xf32=0, x=[1,2], x=rand(7)")
         ->option_text("NAME=SPEC");
     app.add_option("--output", flags.outputs,
-                   "write a result as FILE.npy instead of printing it; @- is standard output")
-        ->option_text("NAME=@FILE");
+                   "write a result to a file instead of printing it; @- is standard output")
+        ->option_text("NAME=@FILE.npy");
     app.add_option("--capture", flags.captures, "also print a captured value")->option_text("NAME");
     app.add_option("--expected-output", flags.expected, "compare a result with this; exit 3 if it differs")
         ->option_text("NAME=SPEC");

@@ -6,7 +6,7 @@
 
 #include "ir/text.h"
 #include "runtime/bundle/bundle.h"
-#include "runtime/cache_folder.h"
+#include "tools/driver/cache_folder.h"
 #include "runtime/compile.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/matrix_units.h"

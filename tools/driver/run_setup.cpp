@@ -19,7 +19,7 @@
 #include "ir/work.h"
 #include "passes/pass.h"
 #include "runtime/batch.h"
-#include "runtime/cache_folder.h"
+#include "tools/driver/cache_folder.h"
 #include "runtime/compile.h"
 #include "runtime/train/checkpoint_folder.h"
 #include "runtime/train/run_dir.h"

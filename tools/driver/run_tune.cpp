@@ -16,7 +16,7 @@
 #include "ir/op_view.h"
 #include "ir/text.h"
 #include "passes/tuning.h"
-#include "runtime/cache_folder.h"
+#include "tools/driver/cache_folder.h"
 #include "runtime/compile.h"
 #include "runtime/matrix_units.h"
 #include "runtime/tune.h"

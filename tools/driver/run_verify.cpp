@@ -11,7 +11,7 @@
 #include "ir/json_text.h"
 #include "ir/parser.h"
 #include "ir/text.h"
-#include "runtime/cache_folder.h"
+#include "tools/driver/cache_folder.h"
 #include "runtime/check/kernel_steps.h"
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/cache_folder.h"
+#include "tools/driver/cache_folder.h"
 
 #include <cstdlib>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Learning-rate schedules against values worked out by hand.
-#include "runtime/schedule.h"
+#include "runtime/learning_rate.h"
 
 #include <algorithm>
 #include <cmath>

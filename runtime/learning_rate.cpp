@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/schedule.h"
+#include "runtime/learning_rate.h"
 
 #include <algorithm>
 #include <cmath>
