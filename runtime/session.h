@@ -18,9 +18,9 @@
 #include "runtime/captures.h"
 #include "runtime/collective/engine.h"
 #include "runtime/device_collective.h"
+#include "runtime/learning_rate.h"
 #include "runtime/param_buffer.h"
 #include "runtime/runner.h"
-#include "runtime/learning_rate.h"
 #include "runtime/vulkan/device.h"
 
 namespace tg {

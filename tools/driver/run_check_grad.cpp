@@ -8,11 +8,11 @@
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "passes/pass.h"
-#include "tools/driver/cache_folder.h"
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"
 #include "runtime/compile.h"
 #include "runtime/interp_runner.h"
+#include "tools/driver/cache_folder.h"
 #include "tools/driver/run_setup.h"
 
 namespace tg {

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "ir/json_text.h"
-#include "tools/driver/cache_folder.h"
 #include "runtime/matrix_units.h"
+#include "tools/driver/cache_folder.h"
 #include "tools/driver/run_setup.h"
 
 namespace tg {

@@ -7,11 +7,11 @@
 
 #include "ir/json_text.h"
 #include "ir/text.h"
-#include "tools/driver/cache_folder.h"
 #include "runtime/check/fit.h"
 #include "runtime/compile.h"
 #include "runtime/matrix_units.h"
 #include "runtime/vulkan/device.h"
+#include "tools/driver/cache_folder.h"
 #include "tools/driver/cli.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"

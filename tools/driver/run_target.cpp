@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "tools/driver/cache_folder.h"
 #include "runtime/matrix_units.h"
+#include "tools/driver/cache_folder.h"
 #include "tools/driver/cli.h"
 #include "tools/driver/run_setup.h"
 
