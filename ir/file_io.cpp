@@ -133,8 +133,7 @@ bool isFileAt(int file, const std::string& path) {
 
 namespace {
 
-/// Follows symbolic links to the name that the last one gives, of which there may be no file. As it was given if that
-/// leads in a circle.
+/// The path to which symbolic links lead; a file may not exist there. If the links form a circle, the given path.
 std::string throughLinks(const std::string& path) {
   constexpr int kMostLinks = 40;  // as in Linux
   std::error_code error;
@@ -156,8 +155,8 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
   struct stat there {
   }, named{};
   const bool exists = ::stat(path.c_str(), &there) == 0;
-  // A rename would replace a device or a pipe by a file, so those are written directly; so is an open file that a link in
-  // /proc stands for but that has no name.
+  // A rename would replace a device or a pipe by a file, so those are written directly. So is an open file that has no
+  // name any more, which a link in /proc may stand for.
   const bool hasName =
       ::stat(file.path_.c_str(), &named) == 0 && named.st_dev == there.st_dev && named.st_ino == there.st_ino;
   if (exists && (!S_ISREG(there.st_mode) || !hasName)) {

@@ -49,7 +49,8 @@ class PartsCheck {
     }
   }
 
-  /// The values that have a row for each row of the batch. It may also depend on means over the batch, as in a batch norm.
+  /// The values that have a row for each row of the batch. A row may also depend on means over the batch, as in a batch
+  /// norm.
   std::unordered_set<const Value*> rows() {
     for (const auto& arg : func_.body.args)
       if (const int axis = batchAxis(*arg); axis >= 0) shares_[arg.get()] = {How::rows, axis};

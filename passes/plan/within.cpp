@@ -189,7 +189,7 @@ Result<std::vector<Kernel>> FunctionPlan::kernelsOfText(std::vector<int64_t>* by
   return kernels;
 }
 
-/// Searches once. Where no plan fits, which one is the smallest it meets depends on the room.
+/// One search. If no plan fits, it returns the smallest that it has tried; which plans it tries depends on the room.
 static Result<Planned> searchWithin(const Module& module, const Item& written, const Target& target,
                                     std::optional<int64_t> slack, int64_t room) {
   std::unique_ptr<Item> copy = cloneItem(written);

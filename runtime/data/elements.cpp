@@ -134,6 +134,7 @@ std::optional<FileType> fileTypeNamed(std::string_view name) {
 /// The elements as their host type, integers as i32 or u32.
 static Result<HostArray> asHostType(FileType type, const Shape& shape, std::span<const std::byte> raw,
                                     DType integers, int64_t first, Beyond beyond) {
+  if (type == FileType::f32 || fileTypeOf(integers) == type) return copyOf(hostType(type), shape, raw);
   auto cast = [&]<class From>(From) {
     return integers == DType::u32 ? castAll<From, uint32_t>(DType::u32, shape, raw, first)
                                   : castAll<From, int32_t>(DType::i32, shape, raw, first);
@@ -148,7 +149,7 @@ static Result<HostArray> asHostType(FileType type, const Shape& shape, std::span
   case FileType::u32: return cast(uint32_t());
   case FileType::i64: return cast(int64_t());
   case FileType::u64: return cast(uint64_t());
-  case FileType::f32: return copyOf(DType::f32, shape, raw);
+  case FileType::f32:
   case FileType::f16:
   case FileType::bf16:
   case FileType::f64: break;

@@ -191,7 +191,7 @@ Error foreignIn(const Item& func, const Value& arg, std::string_view source, dou
               countText(limit, "row"), limit - 1);
 }
 
-/// Whether an array of the type may have none for some integer or boolean of a file.
+/// Whether integers or booleans of a file's type may have values that an input of the type cannot hold.
 bool mayNotFit(FileType given, DType type) {
   switch (given) {
   case FileType::boolean:
