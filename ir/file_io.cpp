@@ -55,6 +55,10 @@ Result<std::vector<std::byte>> readWhole(const std::string& path, bool pipes) {
   return bytes;
 }
 
+bool isSameFile(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 void syncFolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   // The file has its name already. A file system that cannot sync folders is no failure.
@@ -127,8 +131,7 @@ bool writeAll(int file, std::string_view text) {
 bool isFileAt(int file, const std::string& path) {
   struct stat held {
   }, named{};
-  return ::fstat(file, &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
-         held.st_ino == named.st_ino;
+  return ::fstat(file, &held) == 0 && ::stat(path.c_str(), &named) == 0 && isSameFile(held, named);
 }
 
 namespace {
@@ -146,19 +149,29 @@ std::string throughLinks(const std::string& path) {
   return fs::is_symlink(at, error) ? path : at.string();
 }
 
+/// Whether a link and the name it stands for lead to one file. Another process may replace that file between the two
+/// looks, so a difference counts only if the link leads to the same file before and after.
+bool leadTogether(const std::string& link, const std::string& name) {
+  struct stat before {
+  }, named{}, after{};
+  do {
+    if (::stat(link.c_str(), &before) != 0) return true;  // gone: there is nothing that a rename could lose
+    if (::stat(name.c_str(), &named) == 0 && isSameFile(before, named)) return true;
+  } while (::stat(link.c_str(), &after) != 0 || !isSameFile(before, after));
+  return false;
+}
+
 }  // namespace
 
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
   static std::atomic<unsigned> counter{0};
   AtomicFile file;
   file.path_ = throughLinks(path);
-  struct stat there {
-  }, named{};
+  struct stat there {};
   const bool exists = ::stat(path.c_str(), &there) == 0;
   // A rename would replace a device or a pipe by a file, so those are written directly. So is an open file that has no
   // name any more, which a link in /proc may stand for.
-  const bool hasName =
-      ::stat(file.path_.c_str(), &named) == 0 && named.st_dev == there.st_dev && named.st_ino == there.st_ino;
+  const bool hasName = !exists || file.path_ == path || leadTogether(path, file.path_);
   if (exists && (!S_ISREG(there.st_mode) || !hasName)) {
     file.file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC | (hasName ? 0 : O_TRUNC)));
     if (!file.file_) return systemError(path, "write");
@@ -174,7 +187,8 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
     if (file.file_) ::flock(file.file_.get(), LOCK_EX | LOCK_NB);
   } while (!file.file_ || !isFileAt(file.file_.get(), file.temporary_));
   // The process's mask may have taken permissions away. A file system without permissions gives all files the same.
-  const bool same = ::fstat(file.file_.get(), &named) == 0 && (named.st_mode & 0777) == mode;
+  struct stat made {};
+  const bool same = ::fstat(file.file_.get(), &made) == 0 && (made.st_mode & 0777) == mode;
   if (exists && !same && ::fchmod(file.file_.get(), mode) != 0) return systemError(path, "write");
   return file;
 }

@@ -4,11 +4,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <initializer_list>
 #include <limits>
 #include <map>
+#include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -354,6 +357,25 @@ TEST_F(Files, AnOpenFileWithoutANameIsWrittenDirectly) {
   const std::string link = fmt::format("/proc/self/fd/{}", open.get());
   ASSERT_OK(writeFile(link, bytesOf("new")));
   EXPECT_EQ(asText(*readFile(link)), "new");
+}
+
+TEST_F(Files, ManyWritersOfOneFileLeaveItWhole) {
+  const std::string text(20000, 'x');
+  put("m", text);
+  std::filesystem::create_symlink("m", path("link"));
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (const char* name : {"m", "m", "link", "link"})
+    threads.emplace_back([&, name] {
+      for (int i = 0; i < 500; ++i) {
+        auto file = AtomicFile::create(path(name));
+        const bool written = file && file->write(bytesOf(text)) && file->commit();
+        if (!written || slurp("m") != text) ++wrong;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(fileCount(), 2u);
 }
 
 TEST_F(Files, TheFirstToMakeAFileMakesIt) {
