@@ -309,10 +309,15 @@ Result<std::unique_ptr<Source>> openColumns(const SourceOptions& options, const 
     for (const std::string& binding : splitBindings(options.bindings))
       TG_CHECK(openColumn(binding, options, func, columns));
   TG_CHECK(checkRows(columns));
-  for (const Value* arg : dataArguments(func))
-    if (std::ranges::none_of(columns, [&](const Column& column) { return column.name == arg->name; }))
+  // In the order of the inputs, so that the order of the bindings does not change the fingerprint.
+  auto next = columns.begin();
+  for (const Value* arg : dataArguments(func)) {
+    const auto found = std::ranges::find(next, columns.end(), arg->name, &Column::name);
+    if (found == columns.end())
       return fail("input '{0}' of type {1} has no data: give --data '…,{0}=@{0}.npy'", arg->name,
                   arg->type.str());
+    std::iter_swap(next++, found);
+  }
   auto source = std::make_unique<ColumnSource>(options, std::move(columns));
   TG_CHECK(source->check());
   return std::unique_ptr<Source>(std::move(source));

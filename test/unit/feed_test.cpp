@@ -210,6 +210,15 @@ TEST_F(FeedTest, StepsAreCountedFromOne) {
   }
 }
 
+TEST_F(FeedTest, TheOrderOfTheBindingsDoesNotCount) {
+  FeedOptions options;
+  const std::string x = "x=?x2xf32=@" + put("x.bin", std::string(160, '\1')), y = "y=0";
+  options.train = x + "," + y;
+  const std::string before = (*open(options))->fingerprint();
+  options.train = y + "," + x;
+  EXPECT_EQ((*open(options))->fingerprint(), before);
+}
+
 TEST_F(FeedTest, TheFingerprintSeesBytesAndSizes) {
   const std::string before = (*open(rows(40)))->fingerprint();
   EXPECT_EQ(before.size(), 18u);
