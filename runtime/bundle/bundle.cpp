@@ -134,9 +134,11 @@ Result<void> writeBundle(const std::string& path, const BundleFiles& files, bool
   const fs::path target = folderOf(path);
   const std::string parent = target.has_parent_path() ? target.parent_path().string() : ".";
   TG_CHECK(makeFolder(parent));
-  TG_TRY(StagedFolder fresh, StagedFolder::create(parent, target.filename().string()));
+  const std::string name = target.filename().string();
+  removeStaleFolders(parent, name);
+  TG_TRY(StagedFolder fresh, StagedFolder::create(parent, name));
   TG_CHECK(makeFolder(fresh.path() + "/kernels"));
-  for (const auto& [name, bytes] : files) TG_CHECK(writeFile(fresh.path() + "/" + name, bytes));
+  for (const auto& [file, bytes] : files) TG_CHECK(writeFile(fresh.path() + "/" + file, bytes));
   return fresh.commit();
 }
 

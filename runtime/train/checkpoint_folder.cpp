@@ -195,16 +195,20 @@ Result<StagedFolder> StagedFolder::create(const std::string& parent, const std::
   StagedFolder folder;
   folder.parent_ = parent;
   folder.name_ = name;
-  const std::string path = temporaryPath(parent, name);
-  removeTree(path);  // left by a process that ended long ago and had the same number
-  std::error_code error;
-  if (!fs::create_directory(path, error))
-    return fail("{}: cannot make a folder: {}", parent,
-                error ? error.message() : std::string("it appeared meanwhile"));
-  folder.path_ = path;
-  folder.lock_ = Descriptor::ofFolder(path);
-  if (!folder.lock_) return systemError(path, "open");
-  ::flock(folder.lock_.get(), LOCK_EX | LOCK_NB);  // if locks do not work, the number in the name is used
+  do {
+    const std::string path = temporaryPath(parent, name);
+    removeTree(path);  // left by a process that ended long ago and had the same number
+    std::error_code error;
+    if (!fs::create_directory(path, error))
+      return fail("{}: cannot make a folder: {}", parent,
+                  error ? error.message() : std::string("it appeared meanwhile"));
+    folder.path_ = path;
+    folder.lock_ = Descriptor::ofFolder(path);
+    if (!folder.lock_ && errno != ENOENT) return systemError(path, "open");
+    // If locks do not work, the number in the name is used.
+    if (folder.lock_) ::flock(folder.lock_.get(), LOCK_EX | LOCK_NB);
+    // Until it was locked, another process may have taken it for a stale one.
+  } while (!folder.lock_ || !isFileAt(folder.lock_.get(), folder.path_));
   return folder;
 }
 
@@ -257,11 +261,12 @@ Result<void> removeFolder(const std::string& parent, const std::string& name) {
   return {};
 }
 
-void removeStaleFolders(const std::string& parent) {
+void removeStaleFolders(const std::string& parent, const std::string& name) {
+  const std::string prefix = std::string(kTemporary) + (name.empty() ? "" : name + "-");
   std::error_code error;
   std::vector<std::string> found;
   for (fs::directory_iterator at(parent, error), end; !error && at != end; at.increment(error))
-    if (at->path().filename().native().starts_with(kTemporary)) found.push_back(at->path());
+    if (at->path().filename().native().starts_with(prefix)) found.push_back(at->path());
   for (const std::string& path : found)
     if (isStale(path)) removeTree(path);
 }

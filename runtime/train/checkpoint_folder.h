@@ -94,7 +94,8 @@ class FolderHold {
 
 /// Removes a folder so that nobody sees a part of it under its name. Does nothing if it is held.
 Result<void> removeFolder(const std::string& parent, const std::string& name);
-/// Removes the temporary folders in `parent` that belong to dead processes.
-void removeStaleFolders(const std::string& parent);
+/// Removes the temporary folders in `parent` that belong to dead processes; with `name`, only those of StagedFolders of
+/// this name.
+void removeStaleFolders(const std::string& parent, const std::string& name = "");
 
 }  // namespace tg
