@@ -59,8 +59,10 @@ inline const RowPieces* finer(const RowPieces* a, const RowPieces* b) {
 
 class RowSplitter {
  public:
-  RowSplitter(Module& module, Item& func, int64_t limit, int64_t binding, const PassContext& context)
-      : func_(func), limit_(limit), binding_(binding), context_(context), out_(module, func) {}
+  RowSplitter(Module& module, Item& func, int64_t limit, int64_t binding, int64_t alignment,
+              const PassContext& context)
+      : func_(func), limit_(limit), binding_(binding), alignment_(alignment), context_(context),
+        out_(module, func) {}
 
   void run() {
     OpList old = func_.body.ops.takeAll();
@@ -85,6 +87,8 @@ class RowSplitter {
   void cut(Value& argument);
   bool splits(const Op& op);
   bool byRowsOrTerms(const Op& op);
+  RowBounds symbolBounds(const Type& type) const;
+  bool bind(const RowBounds& bounds, int64_t rowBytes) const;
   bool symbol(const Op& op);
   bool update(const Op& op);
   bool product(const Op& op);
@@ -137,8 +141,9 @@ class RowSplitter {
   }
 
   Item& func_;
-  int64_t limit_;    ///< most bytes of an intermediate value
-  int64_t binding_;  ///< most bytes of arguments, parameters, states and their gradients
+  int64_t limit_;      ///< most bytes of an intermediate value
+  int64_t binding_;    ///< most bytes of arguments, parameters, states and their gradients
+  int64_t alignment_;  ///< of what a kernel binds, in bytes
   const PassContext& context_;
   PieceBuilder out_;
   std::vector<std::unique_ptr<Op>>

@@ -17,8 +17,8 @@
 //   joined       results whose rows are short enough to fit, and operands of any other op
 //   side by side values that the host reads: pieces of one tg.adjoin, which no kernel binds whole
 //   arguments    larger than a binding: results of a tg.disjoin, which are bound at their place in the argument
-//   symbols      parameters and states larger than a binding: they are read and updated by rows, their gradients are
-//                computed by rows, and lookups search each piece
+//   symbols      parameters and states larger than a binding: they are read and updated by entries of the first axis, their
+//                gradients are computed by rows, and lookups search each piece
 //
 // Requires: stage(tensor), with tg.grad expanded. c1: a limit, or a target, whose binding is the limit.
 // Ensures: nothing changes where all fits. Otherwise the ops of one piece follow one another, forward and backward, as far
@@ -84,7 +84,7 @@ void RowSplitter::cut(Value& argument) {
       std::ranges::any_of(argument.uses, [](const Use& use) { return use.user()->code == Opcode::disjoin; });
   if (!out_.aimed() || isCut || type.rank() < 2 || type.bytes() <= binding_) return;
   RowPieces pieces{boundsFor(argument, argument.loc, binding_, "read"), {}, true};
-  if (pieces.bounds.size() < 3) return;
+  if (pieces.bounds.size() < 3 || !bind(pieces.bounds, type.shape.back() * byteSize(type.dtype))) return;
   std::vector<Type> types;
   for (size_t i = 0; i + 1 < pieces.bounds.size(); ++i)
     types.push_back(Type::tensor(type.dtype, {pieces.bounds[i + 1] - pieces.bounds[i], type.shape.back()}));
@@ -105,43 +105,68 @@ RowBounds RowSplitter::boundsLike(const RowPieces& pieces, const Type& type) con
   return bounds.size() < 3 ? pieces.bounds : bounds;
 }
 
-/// Reads a parameter or state that is larger than a binding by rows.
+/// The bounds of a parameter's or state's pieces along its first axis. Nothing if pieces that kernels can bind at their
+/// place in it do not fit.
+RowBounds RowSplitter::symbolBounds(const Type& type) const {
+  const int64_t entryBytes = type.bytes() / type.shape[0];
+  const RowBounds bounds = cutFinely(type.shape[0], entryBytes, binding_);
+  return bind(bounds, entryBytes) ? bounds : RowBounds{};
+}
+
+/// Whether pieces that start at these rows can be bound at their place in the whole.
+bool RowSplitter::bind(const RowBounds& bounds, int64_t rowBytes) const {
+  return std::ranges::all_of(
+      bounds, [&](int64_t from) { return from == bounds.back() || from * rowBytes % alignment_ == 0; });
+}
+
+/// Reads a parameter or state that is larger than a binding by entries of the first axis.
 bool RowSplitter::symbol(const Op& op) {
-  const Type& type = op.result()->type;
-  if (namesRows(op) || type.rank() != 2 || type.bytes() <= binding_) return false;
-  RowPieces pieces;
-  pieces.bounds = cutFinely(type.shape[0], type.shape[1] * byteSize(type.dtype), binding_);
-  if (pieces.bounds.size() < 3) return false;
+  Type type = op.result()->type;
+  if (namesRows(op) || type.rank() < 2 || type.bytes() <= binding_) return false;
+  const RowBounds bounds = symbolBounds(type);
+  if (bounds.size() < 3) return false;
+  const int64_t rows = rowCount(type), each = rows / type.shape[0];
   context_.remark(
       op.loc, "@{} : {} takes {} bytes, more than {}; it is read and updated in {} pieces of {} rows",
-      op.operands[0].text, type.str(), type.bytes(), binding_, pieces.bounds.size() - 1, pieces.bounds[1]);
-  for (size_t i = 0; i + 1 < pieces.bounds.size(); ++i) {
-    const int64_t from = pieces.bounds[i], to = pieces.bounds[i + 1];
+      op.operands[0].text, type.str(), type.bytes(), binding_, bounds.size() - 1, bounds[1] * each);
+  RowPieces pieces{{0}, {}, false};
+  for (size_t i = 0; i + 1 < bounds.size(); ++i) {
+    const int64_t from = bounds[i], to = bounds[i + 1], count = (to - from) * each;
+    type.shape[0] = to - from;
     build().setHint(op.result()->name);
-    pieces.values.push_back(build()
-                                .create(op.code, {Operand::symbol(op.operands[0].text)},
-                                        {{"rows", Attr::ints({from, to})}},
-                                        {Type::tensor(type.dtype, {to - from, type.shape[1]})})
-                                ->result());
+    Value* read = build()
+                      .create(op.code, {Operand::symbol(op.operands[0].text)},
+                              {{"rows", Attr::ints({from, to})}}, {type})
+                      ->result();
+    pieces.values.push_back(build().reshape(read, {count, type.shape.back()}));
+    pieces.bounds.push_back(to * each);
   }
   finish(op.result(), std::move(pieces), true);
   return true;
 }
 
-/// Updates a parameter or state by rows: those of the value's pieces, if they start where kernels can bind them.
+/// Updates a parameter or state by entries of the first axis: those of the value's pieces, if these are whole entries and
+/// start where kernels can bind them.
 bool RowSplitter::update(const Op& op) {
   Value* value = as::update(op).value();
-  const Type& type = value->type;
+  Type type = value->type;
+  if (namesRows(op) || type.rank() < 2) return false;
+  const int64_t each = rowCount(type) / type.shape[0];
   const RowPieces* pieces = piecesOf(value);
-  if (pieces && !startAligned(pieces->bounds, type)) pieces = nullptr;
-  if (namesRows(op) || type.rank() != 2 || (!pieces && type.bytes() <= binding_)) return false;
-  const RowBounds bounds =
-      pieces ? pieces->bounds : cutFinely(type.shape[0], type.shape[1] * byteSize(type.dtype), binding_);
+  if (!pieces && type.bytes() <= binding_) return false;
+  RowBounds bounds = symbolBounds(type);
+  if (pieces && startAligned(pieces->bounds, type) &&
+      std::ranges::all_of(pieces->bounds, [&](int64_t bound) { return bound % each == 0; })) {
+    bounds = pieces->bounds;
+    for (int64_t& bound : bounds) bound /= each;
+  }
   if (bounds.size() < 3) return false;
   for (size_t i = 0; i + 1 < bounds.size(); ++i) {
-    Value* rows = out_.rows(value, bounds[i], bounds[i + 1]);
-    build().create(Opcode::update, {op.operands[0], Operand::of(rows)},
-                   {{"rows", Attr::ints({bounds[i], bounds[i + 1]})}});
+    const int64_t from = bounds[i], to = bounds[i + 1];
+    type.shape[0] = to - from;
+    Value* entries = build().reshape(out_.rows(value, from * each, to * each), type.shape);
+    build().create(Opcode::update, {op.operands[0], Operand::of(entries)},
+                   {{"rows", Attr::ints({from, to})}});
   }
   return true;
 }
@@ -379,13 +404,14 @@ tg::Result<void> tg::run_split_rows(Module& module, const SplitRowsOptions& opti
     if (!bytes) return failAt(module.loc, "split-rows [split-rows.c1]: limit: " + bytes.error().message());
     limit = *bytes;
   }
-  int64_t binding = limit;
+  int64_t binding = limit, alignment = 1;
   if (aimed) {
     TG_TRY(const Target target, fuse::targetOn(module, "split-rows"));
     binding = mostBytes(target);
+    alignment = target.alignment;
   }
   limit = std::min(limit, binding);
   for (Item* func : module.all(ItemKind::func))
-    fuse::RowSplitter(module, *func, limit, binding, context).run();
+    fuse::RowSplitter(module, *func, limit, binding, alignment, context).run();
   return {};
 }
