@@ -309,8 +309,8 @@ Result<void> loadWeights(const OpenModel& model, const ModelFlags& flags) {
   TG_TRY(const std::shared_ptr<const Weights> weights, givenWeights(flags));
   if (flags.notes && weights->file != flags.weights)
     fmt::print(stderr, "note: parameters of {}\n", weights->taken);
-  TG_TRY(const TensorSource matched, paramsOf(*weights, *model.session->module()));
-  TG_CHECK(model.session->writeTensors(ItemKind::param, matched));
+  TG_TRY(const TensorSource matched, paramsOf(*weights, *model.session->module(), flags.except));
+  TG_CHECK(model.session->writeTensors(ItemKind::param, matched, {.partial = !flags.except.empty()}));
   if (flags.states) TG_CHECK(restoreStates(model, *weights));
   return {};
 }

@@ -34,6 +34,9 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
   learn("--init-from", "FILE", flags.initFrom,
         "initial parameters: a safetensors file, a run or a checkpoint")
       ->excludes("--weights");
+  learn("--init-except", "NAME", flags.initExcept,
+        "leave parameters at their own initial values: a name, or a pattern such as 'head.*'")
+      ->needs("--init-from");
   learn("--on-nan", "stop|skip", flags.onNan,
         "at a loss or gradient that is not finite, stop the run or skip the batch")
       ->check(CLI::IsMember({"stop", "skip"}));

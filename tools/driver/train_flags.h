@@ -33,7 +33,7 @@ struct TrainFlags {
   // Learning.
   std::string lr;
   std::string onNan = "stop";
-  std::vector<std::string> set;
+  std::vector<std::string> set, initExcept;
   bool overfitOneBatch = false, dryRun = false;
   bool quiet = false;  ///< nothing on standard output
   RankFlags ranks;

@@ -256,9 +256,9 @@ static std::string joined(const std::string& option, const std::vector<std::stri
 
 /// Options that a resumed run cannot change, and why.
 static constexpr std::pair<const char*, std::string_view> kFixed[] = {
-    {"pipeline", kCompiled}, {"set-dim", kCompiled},  {"target", kCompiled},
-    {"tuning", kCompiled},   {"memory", kCompiled},   {"micro-batch", kCompiled},
-    {"weights", kTrained},   {"init-from", kTrained}, {"set", kTrained}};
+    {"pipeline", kCompiled},   {"set-dim", kCompiled},     {"target", kCompiled}, {"tuning", kCompiled},
+    {"memory", kCompiled},     {"micro-batch", kCompiled}, {"weights", kTrained}, {"init-from", kTrained},
+    {"init-except", kTrained}, {"set", kTrained}};
 
 /// The value of an option in a config.toml, as it is in any folder; "" if it is not there.
 static std::string valueOf(const std::vector<ConfigEntry>& entries, const std::string& option) {

@@ -447,7 +447,7 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   if (out.resumed) TG_CHECK(checkSameModule(out, run, model, saved));
   TG_TRY(model.pipeline, pipelineOf(*module, model));
   if (!out.resumed) TG_CHECK(checkKeepsShapes(*module, model.pipeline));
-  if (!flags.initFrom.empty()) model.weights = flags.initFrom;
+  if (!flags.initFrom.empty()) model.weights = flags.initFrom, model.except = flags.initExcept;
   if (out.resumed) model.weights.clear();
   if (!model.weights.empty()) {
     TG_TRY(model.given, givenWeights(model));
