@@ -5,8 +5,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace tg {
 
@@ -19,63 +22,94 @@ Result<int64_t> batchesOf(const Feed& feed, int64_t batches) {
   return fail("there is no batch to evaluate on");
 }
 
-Result<double> lossOf(Session& session, const Feed& feed, int64_t batch, bool& sessionFailed) {
+/// The loss of a batch, followed by the other results of one element.
+Result<std::vector<double>> resultsOf(Session& session, const Feed& feed, int64_t batch,
+                                      bool& sessionFailed) {
   TG_TRY(Inputs inputs, feed.evalBatch(batch));
   sessionFailed = true;
   TG_TRY(CallOutputs out, session.run("eval", inputs));
   sessionFailed = false;
   if (out.results.empty() || out.results.front().second.elements() != 1)
     return fail("@eval gives no loss, which is its first result, of one element");
-  return out.results.front().second.at(0);
+  std::vector<double> values;
+  for (const auto& [name, value] : out.results)
+    if (value.elements() == 1) values.push_back(value.at(0));
+  return values;
 }
 
-double meanOf(double sum, int64_t count) {
-  // The sum of opposite infinities is a NaN with a sign, which would be printed.
-  if (std::isnan(sum)) sum = std::numeric_limits<double>::quiet_NaN();
-  return sum / static_cast<double>(count);
+/// Adds up the results of batches in their order.
+void add(std::span<const double> values, std::vector<double>& sums) {
+  sums.resize(values.size());
+  for (size_t i = 0; i < values.size(); ++i) sums[i] += values[i];
+}
+
+Evaluation meansOf(const Session& session, std::vector<double> sums, int64_t count) {
+  for (double& sum : sums) {
+    // The sum of opposite infinities is a NaN with a sign, which would be printed.
+    if (std::isnan(sum)) sum = std::numeric_limits<double>::quiet_NaN();
+    sum /= static_cast<double>(count);
+  }
+  Evaluation out{sums[0], {}};
+  const std::vector<std::string> names = otherResults(*session.module()->func("eval"));
+  for (size_t i = 0; i < names.size(); ++i) out.others.emplace_back(names[i], sums[i + 1]);
+  return out;
 }
 
 bool drawsRandom(const Item& func) { return hostArgument(func, "rng"); }
 
 }  // namespace
 
-Result<std::optional<double>> evaluateLoss(Session& session, const Feed& feed, int64_t batches,
-                                           bool& sessionFailed, const std::atomic<bool>* stop) {
-  TG_TRY(const int64_t count, batchesOf(feed, batches));
-  double sum = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (stop && *stop) return std::optional<double>();
-    TG_TRY(const double loss, lossOf(session, feed, i, sessionFailed));
-    sum += loss;
-  }
-  return std::optional(meanOf(sum, count));
+std::vector<std::string> otherResults(const Item& func) {
+  std::vector<std::string> names;
+  for (size_t i = 1; i < func.results.size(); ++i)
+    if (func.results[i].type.elements() == 1) names.push_back(func.results[i].name);
+  return names;
 }
 
-Result<double> evaluateTogether(Session& session, const Feed& feed, int64_t batches, bool& sessionFailed,
-                                collective::Engine& ranks) {
+std::string otherText(const std::vector<std::pair<std::string, double>>& others) {
+  std::string text;
+  for (const auto& [name, mean] : others) text += fmt::format(" | {} {:.4g}", name, mean);
+  return text;
+}
+
+Result<std::optional<Evaluation>> evaluate(Session& session, const Feed& feed, int64_t batches,
+                                           bool& sessionFailed, const std::atomic<bool>* stop) {
+  TG_TRY(const int64_t count, batchesOf(feed, batches));
+  std::vector<double> sums;
+  for (int64_t i = 0; i < count; ++i) {
+    if (stop && *stop) return std::optional<Evaluation>();
+    TG_TRY(const std::vector<double> values, resultsOf(session, feed, i, sessionFailed));
+    add(values, sums);
+  }
+  return std::optional(meansOf(session, std::move(sums), count));
+}
+
+Result<Evaluation> evaluateTogether(Session& session, const Feed& feed, int64_t batches, bool& sessionFailed,
+                                    collective::Engine& ranks) {
   TG_TRY(const int64_t count, batchesOf(feed, batches));
   const auto module = session.module();
   const Item* func = module ? module->func("eval") : nullptr;
-  const bool all = func && drawsRandom(*func);
+  if (!func) return fail("the session has no @eval");
+  const bool all = drawsRandom(*func);
   const int64_t each = all ? 1 : ranks.ranks();
-  std::vector<double> losses;
+  std::vector<double> values;  // of one batch after the other
   for (int64_t i = all ? 0 : ranks.rank(); i < count; i += each) {
-    TG_TRY(const double loss, lossOf(session, feed, i, sessionFailed));
-    losses.push_back(loss);
+    TG_TRY(const std::vector<double> more, resultsOf(session, feed, i, sessionFailed));
+    values.insert(values.end(), more.begin(), more.end());
   }
-  std::string own(losses.size() * sizeof(double), '\0');
-  std::memcpy(own.data(), losses.data(), own.size());
+  std::string own(values.size() * sizeof(double), '\0');
+  std::memcpy(own.data(), values.data(), own.size());
   sessionFailed = true;
   TG_TRY(const std::vector<std::string> gathered, ranks.allGather(own));
   sessionFailed = false;
-  double sum = 0;
+  std::vector<double> sums, batch(1 + otherResults(*func).size());
   for (int64_t i = 0; i < count; ++i) {
-    double loss = 0;
     const std::string& its = gathered[all ? 0 : static_cast<size_t>(i % each)];
-    std::memcpy(&loss, its.data() + static_cast<size_t>(i / each) * sizeof loss, sizeof loss);
-    sum += loss;
+    const size_t bytes = batch.size() * sizeof(double);
+    std::memcpy(batch.data(), its.data() + static_cast<size_t>(i / each) * bytes, bytes);
+    add(batch, sums);
   }
-  return meanOf(sum, count);
+  return meansOf(session, std::move(sums), count);
 }
 
 }  // namespace tg

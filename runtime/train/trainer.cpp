@@ -252,18 +252,19 @@ Result<void> Trainer::lookAtFault() {
 /// The state's evaluation counts as owed until its loss is known, since a stop may interrupt it.
 Result<void> Trainer::evaluate(TrainObserver& observer, TrainControl& control) {
   state_.evaluationOwed = true;
-  auto evaluated = evaluateLoss(session_, feed_, options_.evalBatches, sessionFailed_, &control.stop);
+  auto evaluated = tg::evaluate(session_, feed_, options_.evalBatches, sessionFailed_, &control.stop);
   if (!evaluated)
     return sessionFailed_ ? evaluated.takeError() : withoutData(evaluated.takeError(), observer, control);
-  const std::optional<double> loss = *evaluated;
-  if (!loss) return {};
+  if (!*evaluated) return {};
+  const Evaluation& means = **evaluated;
   state_.evaluationOwed = false;
   EvalResult result;
-  result.loss = *loss;
+  result.loss = means.loss;
+  result.others = means.others;
   result.step = state_.step;
   state_.valLoss = result.loss;
   // A loss that is not finite is never the best.
-  result.best = std::isfinite(*loss) && (!state_.bestValLoss || *loss < *state_.bestValLoss);
+  result.best = std::isfinite(result.loss) && (!state_.bestValLoss || result.loss < *state_.bestValLoss);
   if (result.best) {
     state_.bestValLoss = result.loss;
     state_.bestStep = state_.step;

@@ -78,7 +78,8 @@ struct TrainControl {
 
 struct EvalResult {
   int64_t step = 0;
-  double loss = 0;  ///< mean over the batches
+  double loss = 0;                                     ///< mean over the batches
+  std::vector<std::pair<std::string, double>> others;  ///< means of @eval's other results of one element
   bool best = false;
   std::optional<double> bestLoss;  ///< none if no loss was finite
   int64_t bestStep = 0;

@@ -105,8 +105,8 @@ TEST(Evaluation, NeedsALossAndBatches) {
   const Ones feed;
   bool failed = false;
   auto loss = [&](const std::string& result, int64_t batches) {
-    auto got = evaluateLoss(*evaluated(result), feed, batches, failed, nullptr);
-    return got ? std::to_string(**got) : got.error().message();
+    auto got = evaluate(*evaluated(result), feed, batches, failed, nullptr);
+    return got ? std::to_string((*got)->loss) : got.error().message();
   };
   EXPECT_EQ(loss(kSum, 0), "2.000000");
   EXPECT_EQ(loss(kSum, 2), "2.000000");

@@ -398,7 +398,7 @@ TEST_F(TrainerTest, AnEvaluationIsBrokenOffByAStop) {
   feed_.batches = 1000000;
   control_.stop = true;
   bool failed = false;
-  const auto loss = evaluateLoss(*session_, feed_, 0, failed, &control_.stop);
+  const auto loss = evaluate(*session_, feed_, 0, failed, &control_.stop);
   ASSERT_OK(loss);
   EXPECT_FALSE(*loss);
 }

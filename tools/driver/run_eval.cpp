@@ -199,10 +199,10 @@ struct Eval : Verb {
     return openModel(model, std::move(source), {kEval});
   }
 
-  Result<double> lossOf(Session& session, const Feed& feed, int64_t batches, bool& sessionFailed) const {
+  Result<Evaluation> meansOf(Session& session, const Feed& feed, int64_t batches, bool& sessionFailed) const {
     if (model.ranks) return evaluateTogether(session, feed, batches, sessionFailed, *model.ranks);
-    TG_TRY(const std::optional<double> loss, evaluateLoss(session, feed, batches, sessionFailed));
-    return *loss;
+    TG_TRY(const std::optional<Evaluation> means, tg::evaluate(session, feed, batches, sessionFailed));
+    return *means;
   }
 
   Result<int> evaluate(const CLI::App& app, OpenEvaluation& open) const {
@@ -213,14 +213,14 @@ struct Eval : Verb {
         flags.batches > 0 ? std::min(flags.batches, feed.evalBatches()) : feed.evalBatches();
     const Stopwatch watch;
     bool sessionFailed = false;
-    auto evaluated = lossOf(session, feed, batches, sessionFailed);
+    auto evaluated = meansOf(session, feed, batches, sessionFailed);
     if (!evaluated) {
       Error error =
           withCode(sessionFailed && session.device() ? exitDevice : exitInput, evaluated.takeError());
       if (model.ranks) return endJob(app, *model.ranks, error);
       return error;
     }
-    const double loss = *evaluated;
+    const double loss = evaluated->loss;
     const double seconds = watch.seconds();
     // All ranks have the result, and rank 0 prints it.
     if (!model.firstRank()) return std::isfinite(loss) ? int{exitOk} : int{exitNumeric};
@@ -229,18 +229,21 @@ struct Eval : Verb {
                                     {"step", nullptr},
                                     {"loss", loss},
                                     {"perplexity", nullptr},
+                                    {"results", nlohmann::ordered_json::object()},
                                     {"batches", batches},
                                     {"batches_in_data", feed.evalBatches()},
                                     {"seconds", seconds},
                                     {"device", session.info().device}};
       if (trained.state) out["step"] = trained.state->step;
+      for (const auto& [name, mean] : evaluated->others) out["results"][name] = mean;
       if (open.perplexity) out["perplexity"] = std::exp(loss);
       fmt::print("{}\n", jsonText(out, 2));
     } else {
       for (const std::string& line : feed.describe()) fmt::print("{}\n", line);
-      fmt::print("val loss {:.4f}{} | {} of {} | {:.2f} s\n", loss,
-                 open.perplexity ? fmt::format(" | perplexity {:.4g}", std::exp(loss)) : "", batches,
-                 countText(feed.evalBatches(), "batch", "batches"), seconds);
+      fmt::print("val loss {:.4f}{}{} | {} of {} | {:.2f} s\n", loss,
+                 open.perplexity ? fmt::format(" | perplexity {:.4g}", std::exp(loss)) : "",
+                 otherText(evaluated->others), batches, countText(feed.evalBatches(), "batch", "batches"),
+                 seconds);
     }
     if (std::isfinite(loss)) return exitOk;
     return withCode(exitNumeric, fail("the loss is {}", loss));

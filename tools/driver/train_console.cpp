@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/train/evaluation.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_page.h"
 #include "tools/driver/signals.h"
@@ -153,10 +154,15 @@ void TrainConsole::wrote(const Result<void>& result) {
   control_->stop = true;
 }
 
+/// The column of one of @eval's results behind the loss.
+static std::string evalColumn(const std::string& name) { return "val_" + (name == "loss" ? "loss_2" : name); }
+
 Result<void> TrainConsole::recordStep(const StepResult& step, double milliseconds, double itemsPerSecond) {
   std::vector<std::pair<std::string, double>> values = {{"loss", step.loss}};
   // A result whose name another column has gets a number behind it.
   std::vector<std::string> taken = {"step", "time", "loss", "lr", "ms", "items_per_s", "save_ms", "val_loss"};
+  if (const Item* eval = training_.model.source->func(kEval))
+    for (const std::string& name : otherResults(*eval)) taken.push_back(evalColumn(name));
   const HostArray* norm = step.result("grad_norm");
   if (norm) taken.emplace_back("norm");
   for (size_t i = 1; i < step.results.size(); ++i) {
@@ -226,11 +232,12 @@ Result<void> TrainConsole::sample(int64_t step) {
 }
 
 Result<void> TrainConsole::onEval(const EvalResult& eval) {
-  if (eval.bestLoss)
-    line("val loss {:.4f} (best {:.4f} @{})", eval.loss, *eval.bestLoss, eval.bestStep);
-  else
-    line("val loss {:.4f}", eval.loss);
-  TG_CHECK(record(eval.step, {{"val_loss", eval.loss}}));
+  const std::string best =
+      eval.bestLoss ? fmt::format(" (best {:.4f} @{})", *eval.bestLoss, eval.bestStep) : "";
+  line("val loss {:.4f}{}{}", eval.loss, best, otherText(eval.others));
+  std::vector<std::pair<std::string, double>> values = {{"val_loss", eval.loss}};
+  for (const auto& [name, mean] : eval.others) values.emplace_back(evalColumn(name), mean);
+  TG_CHECK(record(eval.step, std::move(values)));
   countFrom(eval.step);
   return {};
 }
