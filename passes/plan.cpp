@@ -224,16 +224,21 @@ std::set<std::string> symbolsByRows(const Module& module) {
   return byRows;
 }
 
-/// A symbol, or a group of symbols, that has more bytes than one binding may span.
+/// A symbol, or a group of symbols, that has more bytes than one binding may span or, if kernels bind it by rows, than one
+/// allocation has.
 struct TooLarge {
   const Item* symbol = nullptr;
   int64_t bytes = 0, members = 0, most = 0;
+  bool byRows = false;
 
   Error error(const Target& target, int64_t others) const {
     const std::string what = members == 1
                                  ? fmt::format("@{} : {}", symbol->name, symbol->type.str())
                                  : fmt::format("the group of @{} and {} more", symbol->name, members - 1);
-    return overBinding(symbol->loc, what, bytes, most, target, others);
+    if (!byRows) return overBinding(symbol->loc, what, bytes, most, target, others);
+    return failAt(symbol->loc, "{} takes {} bytes, more than the {} of one allocation on target '{}'", what,
+                  bytes, most, target.name)
+        .note(symbol->loc, "kernels read and update it in pieces, which must lie in one allocation");
   }
 };
 
@@ -316,9 +321,10 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
     for (int member : members) types.push_back(symbols[member]->type);
     std::vector<int64_t> offsets;
     int64_t bytes = groupBytes(types, &offsets);
+    const bool inPieces = byRows.contains(symbols[key]->name);
     const TooLarge own{symbols[members[0]], runOf[key] ? bytes : types[0].bytes(),
-                       static_cast<int64_t>(members.size()),
-                       byRows.contains(symbols[key]->name) ? target.allocation : mostBytes(target)};
+                       static_cast<int64_t>(members.size()), inPieces ? target.allocation : mostBytes(target),
+                       inPieces};
     if (own.bytes > own.most) {
       ++others;
       if (own.bytes > worst.bytes) worst = own;
