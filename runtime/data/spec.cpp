@@ -249,10 +249,9 @@ Result<HostArray> fromRand(const InputSpec& spec, const Type& expected) {
   return array;
 }
 
-/// The contents of a file. If type and shape fit, they are converted; otherwise the caller reports the difference.
 Result<HostArray> loadFile(const InputSpec& spec, const Table& table, const Type& expected) {
-  const auto fitting = tableAs(spec, table, expected);
-  return fitting && table.shape() == expected.shape ? fitting->all() : table.all();
+  TG_TRY(const Table fitting, tableAs(spec, table, expected));
+  return fitting.all();
 }
 
 Result<HostArray> loadAny(const OpenInput& input, const Type& expected) {
@@ -330,9 +329,10 @@ Result<HostArray> load(const OpenInput& input, const Type& expected, std::string
                 spec.path.empty() ? "" : fmt::format(" from {}", spec.path));
   };
   if (spec.type && *spec.type != expected) return mismatch(*spec.type);
+  if (input.table && input.table->shape() != expected.shape)
+    return mismatch(Type::tensor(hostType(input.table->fileType()), input.table->shape()));
   auto array = loadAny(input, expected);
   if (!array) return fail("{} '{}': {}", kind, name, array.error().message());
-  if (array->type() != expected) return mismatch(array->type());
   return array;
 }
 

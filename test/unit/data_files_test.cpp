@@ -133,7 +133,9 @@ TEST_F(Files, IntegersBecomeFloatsByADivisorOnly) {
   EXPECT_EQ(valuesOf(*scaled), (std::vector<double>{0, 0.2f, 1}));
   EXPECT_EQ(valuesOf(*loadText("x=@" + file, Type::tensor(DType::i32, {3}))),
             (std::vector<double>{0, 51, 255}));
-  EXPECT_FAILS(loadText("x=@" + file, f3), "expected tensor<3xf32>", "got tensor<3xi32>");
+  EXPECT_FAILS(loadText("x=@" + file, f3), "3xu8, but tensor<3xf32> is expected; a divisor makes f32");
+  EXPECT_FAILS(loadText("x=@" + file + "/255", Type::tensor(DType::i32, {3})),
+               "3xu8 divided into f32, but tensor<3xi32> is expected");
   // The quotient is rounded, not the number or the divisor.
   const std::string times = put("t.npy", npy("<i8", "(3,)", le<int64_t>({10000000000, 20000000000, -1})));
   EXPECT_EQ(valuesOf(*loadText("x=@" + times + "/1e10", f3)), (std::vector<double>{1, 2, -1e-10f}));

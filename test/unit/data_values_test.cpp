@@ -402,8 +402,8 @@ TEST_F(Files, SpecsSayWhatIsWrong) {
   const Type f2 = Type::tensor(DType::f32, {2}), i2 = Type::tensor(DType::i32, {2});
   EXPECT_FAILS(loadText("x=@" + file, f2), "input 'x'", "expected tensor<2xf32>", "got tensor<2x3xf32>",
                "x.npy");
-  EXPECT_FAILS(loadText("x=@" + file, Type::tensor(DType::i32, {2, 3})), "expected tensor<2x3xi32>",
-               "2x3xf32");
+  EXPECT_FAILS(loadText("x=@" + file, Type::tensor(DType::i32, {2, 3})),
+               "2x3xf64, but tensor<2x3xi32> is expected");
   EXPECT_FAILS(loadText("x=@" + path("none.npy"), f2), "input 'x'", "none.npy", "No such file");
   EXPECT_FAILS(loadText("x=3xf32=0", f2), "expected tensor<2xf32>, got tensor<3xf32>");
   EXPECT_FAILS(loadText("x=2xi32=0", f2), "got tensor<2xi32>");
