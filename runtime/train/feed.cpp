@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/divide.h"
 #include "ir/text.h"
 #include "runtime/batch.h"
 #include "runtime/data/spec.h"
@@ -22,20 +23,22 @@ namespace {
 /// Data for training, for evaluation or for both. One of the two may be null.
 class JoinedFeed : public Feed {
  public:
-  JoinedFeed(std::unique_ptr<Source> train, std::unique_ptr<Source> eval, std::string fingerprint)
-      : train_(std::move(train)), eval_(std::move(eval)), fingerprint_(std::move(fingerprint)) {}
+  JoinedFeed(std::unique_ptr<Source> train, std::unique_ptr<Source> eval, std::string fingerprint,
+             bool oneBatch)
+      : train_(std::move(train)), eval_(std::move(eval)), fingerprint_(std::move(fingerprint)),
+        oneBatch_(oneBatch) {}
 
   Result<Inputs> batch(int64_t step) const override {
     if (!train_) return fail("there is no data for training");
     if (step < 1) return fail("there is no batch of step {}; the first is 1", step);
-    return train_->batch(step);
+    return train_->batch(oneBatch_ ? 1 : step);
   }
   std::string notFinite(int64_t step) const override {
-    return train_ && step > 0 ? train_->notFinite(step) : "";
+    return train_ && step > 0 ? train_->notFinite(oneBatch_ ? 1 : step) : "";
   }
   int64_t itemsPerStep() const override { return main().itemsPerStep(); }
   std::string unit() const override { return main().unit(); }
-  int64_t stepsPerEpoch() const override { return train_ ? train_->stepsPerEpoch() : 0; }
+  int64_t stepsIn(int64_t epochs) const override { return train_ ? train_->stepsPerEpoch() * epochs : 0; }
   int64_t evalBatches() const override { return eval_ ? eval_->evalBatches() : 0; }
   Result<Inputs> evalBatch(int64_t index) const override {
     if (index < 0 || index >= evalBatches())
@@ -56,6 +59,7 @@ class JoinedFeed : public Feed {
 
   std::unique_ptr<Source> train_, eval_;
   std::string fingerprint_;
+  bool oneBatch_;
 };
 
 /// The fingerprint of all data of a training; `eval` is null if there is no evaluation.
@@ -142,7 +146,8 @@ Result<std::unique_ptr<Feed>> openFeed(const FeedOptions& options, const Item& f
     evaluation = std::move(*made);
   }
   TG_TRY(std::string print, fingerprintOf(options, *training, evaluation.get()));
-  return std::unique_ptr<Feed>(new JoinedFeed(std::move(training), std::move(evaluation), std::move(print)));
+  return std::unique_ptr<Feed>(
+      new JoinedFeed(std::move(training), std::move(evaluation), std::move(print), options.oneBatch));
 }
 
 Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Item& eval) {
@@ -156,7 +161,8 @@ Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Ite
   source.vocabulary = options.vocabulary;
   TG_TRY(auto made, openSource(source, eval));
   TG_TRY(std::string print, made->fingerprint());
-  return std::unique_ptr<Feed>(new JoinedFeed(nullptr, std::move(made), std::move(print)));
+  return std::unique_ptr<Feed>(
+      new JoinedFeed(nullptr, std::move(made), std::move(print), /*oneBatch=*/false));
 }
 
 namespace {
@@ -182,7 +188,11 @@ class RankFeed : public Feed {
   }
   int64_t itemsPerStep() const override { return whole_->itemsPerStep() * ranks_; }
   std::string unit() const override { return whole_->unit(); }
-  int64_t stepsPerEpoch() const override { return whole_->stepsPerEpoch() / ranks_; }
+  /// The last batches of an epoch are drawn beside the first of the next, so only the last step is rounded up.
+  int64_t stepsIn(int64_t epochs) const override {
+    const int64_t each = whole_->stepsIn(1);
+    return epochs / ranks_ * each + divideCeil(epochs % ranks_ * each, ranks_);
+  }
   int64_t evalBatches() const override { return whole_->evalBatches(); }
   Result<Inputs> evalBatch(int64_t index) const override { return whole_->evalBatch(index); }
   const Vocabulary* vocabulary() const override { return whole_->vocabulary(); }

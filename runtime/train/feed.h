@@ -22,6 +22,7 @@ struct FeedOptions {
   double valFraction = 0;  ///< fraction of the training rows to keep for evaluation; needs val == ""
   uint64_t seed = 0;       ///< for the shuffling and the split
   bool shuffle = true;     ///< false: rows in file order, epoch after epoch
+  bool oneBatch = false;   ///< every training step takes the batch of step 1, also on several ranks
   std::optional<Vocabulary> vocabulary;  ///< a resumed run's vocabulary; a text must fit it
 };
 
@@ -34,9 +35,6 @@ class Batches {
   /// The number of items in a batch, and their unit: "tok" or "rows".
   virtual int64_t itemsPerStep() const = 0;
   virtual std::string unit() const = 0;
-  /// The number of steps in which every row is drawn once, except for those that do not fill a batch; 0 if there is no
-  /// such number (random numbers, constants).
-  virtual int64_t stepsPerEpoch() const = 0;
   /// The number of evaluation batches; 0 if there are none. `evalBatch` takes 0 … evalBatches() - 1.
   virtual int64_t evalBatches() const = 0;
   virtual Result<Inputs> evalBatch(int64_t index) const = 0;
@@ -53,6 +51,9 @@ class Batches {
 /// so a resumed run needs only its step as a data position.
 class Feed : public Batches {
  public:
+  /// The number of steps in which every row is drawn `epochs` times, except for those that do not fill a batch; 0 if
+  /// there is no such number (random numbers, constants).
+  virtual int64_t stepsIn(int64_t epochs) const = 0;
   /// A hash of names, shapes, sizes and bytes, including those of evaluation data. (Large files are sampled, and their
   /// modification times are added.) If it differs, a resumed run would not continue as if it had never stopped.
   virtual std::string fingerprint() const = 0;

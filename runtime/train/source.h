@@ -19,6 +19,9 @@ namespace tg {
 /// The batches of one function's inputs. `evalBatches` are those of the evaluation part, which are in order.
 class Source : public Batches {
  public:
+  /// The number of training steps in which every row is drawn once, except for those that do not fill a batch; 0 if
+  /// there is no such number.
+  virtual int64_t stepsPerEpoch() const = 0;
   /// Reads the data. An error if a file was truncated meanwhile.
   virtual Result<std::string> fingerprint() const = 0;
 };

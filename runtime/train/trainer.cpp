@@ -155,9 +155,7 @@ Result<std::string> Trainer::faultOf(const StepResult& step) {
 }
 
 /// The description of an input of this step that is not finite, or "".
-std::string Trainer::notFiniteInput(int64_t step) const {
-  return feed_.notFinite(options_.overfitOneBatch ? 1 : step / options_.stride);
-}
+std::string Trainer::notFiniteInput(int64_t step) const { return feed_.notFinite(step / options_.stride); }
 
 /// A note on the steps that were skipped before the one that ends the run.
 static std::string alsoLeftOut(int64_t before) {
@@ -504,22 +502,14 @@ Result<void> Trainer::advance(const Inputs& inputs, TrainObserver& observer, Tra
 }
 
 Result<TrainEnd> Trainer::loop(TrainObserver& observer, TrainControl& control) {
-  Inputs inputs;
-  if (options_.overfitOneBatch) {
-    TG_TRY(inputs, feed_.batch(1));
-  }
-  const int64_t last = options_.overfitOneBatch ? begun_ : options_.steps;
-  Prefetcher batches(feed_, begun_ / options_.stride + 1, last / options_.stride);
+  Prefetcher batches(feed_, begun_ / options_.stride + 1, options_.steps / options_.stride);
   std::optional<TrainEnd> end;
   for (;;) {
     TG_TRY(end, endBefore(observer, control));
     if (end) break;
-    if (!options_.overfitOneBatch) {
-      auto next = batches.next();
-      if (!next) return withoutData(next.takeError(), observer, control);
-      inputs = std::move(*next);
-    }
-    TG_CHECK(advance(inputs, observer, control));
+    auto inputs = batches.next();
+    if (!inputs) return withoutData(inputs.takeError(), observer, control);
+    TG_CHECK(advance(*inputs, observer, control));
   }
   TG_CHECK(settle(0, observer));
   return summary_.fault.empty() ? *end : TrainEnd::notFinite;

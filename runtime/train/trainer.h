@@ -44,9 +44,8 @@ struct TrainerOptions {
   int64_t keepLast = 0;          ///< checkpoints kept besides the best; 0 keeps all
   bool keepBest = false;         ///< also save and keep the checkpoint with the least evaluation loss
   OnNan onNan = OnNan::stop;
-  double maxSeconds = 0;         ///< for this part of the run; 0 means no limit
-  bool overfitOneBatch = false;  ///< every step takes the batch of step 1
-  std::string runDir = {};       ///< where checkpoints are saved; "" saves none
+  double maxSeconds = 0;    ///< for this part of the run; 0 means no limit
+  std::string runDir = {};  ///< where checkpoints are saved; "" saves none
   /// The other ranks of a job, which train the same session on their rows; null for a single rank. Only rank 0
   /// evaluates and saves. If one rank is asked to stop, all stop after the same step.
   collective::Engine* ranks = nullptr;

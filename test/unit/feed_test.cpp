@@ -148,7 +148,7 @@ class FeedTest : public Files {
 TEST_F(FeedTest, AnEpochHasEachRowOnce) {
   const auto feed = open(rows(22));
   ASSERT_OK(feed);
-  ASSERT_EQ((*feed)->stepsPerEpoch(), 5);
+  ASSERT_EQ((*feed)->stepsIn(1), 5);
   EXPECT_EQ((*feed)->itemsPerStep(), 4);
   EXPECT_EQ((*feed)->unit(), "rows");
   std::set<std::vector<int>> orders;
@@ -305,7 +305,7 @@ TEST_F(FeedTest, ASplitIsDisjointAndWhole) {
     options.shuffle = shuffle;
     const auto feed = open(options, "train", "eval");
     ASSERT_OK(feed);
-    EXPECT_EQ((*feed)->stepsPerEpoch(), 7);
+    EXPECT_EQ((*feed)->stepsIn(1), 7);
     ASSERT_EQ((*feed)->evalBatches(), 3) << "ten rows by three";
     std::set<int> trained, evaluated;
     for (int64_t step = 1; step <= 70; ++step)
@@ -456,6 +456,34 @@ TEST_F(FeedTest, ImagesOfIdxMayBeFlat) {
   EXPECT_FAILS(open("i=@" + wide + "/255", "images"), "2x1xu8", "all extents but the first");
 }
 
+TEST_F(FeedTest, RanksShareTheBatchesOfEachEpoch) {
+  auto ofRank = [&](const FeedOptions& options, int rank, int ranks) {
+    return rankFeed(std::move(*open(options)), rank, ranks, 1, *module_);
+  };
+  // Five batches an epoch: 4 epochs are 20 batches, and ranks that are more than an epoch's batches have epochs too.
+  EXPECT_EQ(ofRank(rows(22), 0, 2)->stepsIn(1), 3);
+  EXPECT_EQ(ofRank(rows(22), 0, 2)->stepsIn(4), 10);
+  EXPECT_EQ(ofRank(rows(22), 0, 8)->stepsIn(1), 1);
+  EXPECT_EQ(ofRank(rows(22), 0, 8)->stepsIn(4), 3);
+  const auto feed = open(rows(22));
+  for (int64_t step = 1; step <= 6; ++step)
+    for (int rank = 0; rank < 2; ++rank)
+      EXPECT_EQ(rowsOf(ofRank(rows(22), rank, 2)->batch(step)), rowsOf((*feed)->batch(2 * step + rank - 1)));
+}
+
+TEST_F(FeedTest, OneBatchIsThatOfTheFirstStepOnEveryRank) {
+  const std::vector<int> first = rowsOf((*open(rows(22)))->batch(1));
+  FeedOptions options = rows(22);
+  options.oneBatch = true;
+  const auto feed = open(options);
+  ASSERT_OK(feed);
+  EXPECT_EQ(rowsOf((*feed)->batch(1)), first);
+  EXPECT_EQ(rowsOf((*feed)->batch(7)), first);
+  const auto second = rankFeed(std::move(*open(options)), 1, 2, 1, *module_);
+  EXPECT_EQ(rowsOf(second->batch(1)), first);
+  EXPECT_EQ(rowsOf(second->batch(4)), first);
+}
+
 TEST_F(FeedTest, TextIsSplitAndReadInOrder) {
   std::string text;
   for (int at = 0; at < 100; ++at) text += static_cast<char>('a' + at % 7);
@@ -466,7 +494,7 @@ TEST_F(FeedTest, TextIsSplitAndReadInOrder) {
   ASSERT_OK(feed);
   EXPECT_EQ((*feed)->unit(), "tok");
   EXPECT_EQ((*feed)->itemsPerStep(), 6);
-  EXPECT_EQ((*feed)->stepsPerEpoch(), 13) << "79 / 6";
+  EXPECT_EQ((*feed)->stepsIn(1), 13) << "79 / 6";
   ASSERT_EQ((*feed)->evalBatches(), 6) << "19 / 3";
   for (int64_t index = 0; index < 6; ++index) {
     const auto batch = (*feed)->evalBatch(index);
@@ -479,7 +507,7 @@ TEST_F(FeedTest, TextIsSplitAndReadInOrder) {
   options.shuffle = false;
   const auto plain = open(options, "text");
   ASSERT_OK(plain);
-  EXPECT_EQ((*plain)->stepsPerEpoch(), 16);
+  EXPECT_EQ((*plain)->stepsIn(1), 16);
   EXPECT_EQ((*plain)->batch(3)->at("t").at(3), static_cast<double>(15 % 7));
   EXPECT_EQ((*plain)->batch(19)->at("t").bytes, (*plain)->batch(3)->at("t").bytes);
 }
@@ -526,7 +554,7 @@ TEST_F(FeedTest, ConstantsAreTheSameEveryStep) {
   const auto feed = open("s=rand(5)", "constants");
   ASSERT_OK(feed);
   EXPECT_EQ((*feed)->batch(1)->at("s").bytes, (*feed)->batch(9)->at("s").bytes);
-  EXPECT_EQ((*feed)->stepsPerEpoch(), 0);
+  EXPECT_EQ((*feed)->stepsIn(1), 0);
   EXPECT_EQ((*feed)->evalBatches(), 0);
   FeedOptions options;
   options.train = "s=1";

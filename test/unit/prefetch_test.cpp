@@ -32,7 +32,7 @@ class Counter : public Feed {
   }
   int64_t itemsPerStep() const override { return 1; }
   std::string unit() const override { return "rows"; }
-  int64_t stepsPerEpoch() const override { return 0; }
+  int64_t stepsIn(int64_t) const override { return 0; }
   int64_t evalBatches() const override { return 0; }
   Result<Inputs> evalBatch(int64_t) const override { return fail("none"); }
   const Vocabulary* vocabulary() const override { return nullptr; }

@@ -76,7 +76,7 @@ class Ones : public Feed {
   Result<Inputs> evalBatch(int64_t) const override { return batch(1); }
   int64_t itemsPerStep() const override { return 1; }
   std::string unit() const override { return "rows"; }
-  int64_t stepsPerEpoch() const override { return 0; }
+  int64_t stepsIn(int64_t) const override { return 0; }
   int64_t evalBatches() const override { return 3; }
   const Vocabulary* vocabulary() const override { return nullptr; }
   std::string fingerprint() const override { return ""; }

@@ -65,7 +65,7 @@ class Twos : public Feed {
   }
   int64_t itemsPerStep() const override { return 1; }
   std::string unit() const override { return "rows"; }
-  int64_t stepsPerEpoch() const override { return 0; }
+  int64_t stepsIn(int64_t) const override { return 0; }
   int64_t evalBatches() const override { return batches; }
   const Vocabulary* vocabulary() const override { return nullptr; }
   std::string fingerprint() const override { return ""; }
@@ -520,14 +520,6 @@ TEST_F(TrainerTest, TimeEndsTheRunAfterAStep) {
   EXPECT_EQ(summary.end, TrainEnd::outOfTime);
   EXPECT_GE(summary.step, 1);
   EXPECT_EQ(kept(), (std::vector<int64_t>{summary.step}));
-}
-
-TEST_F(TrainerTest, OneBatchIsThatOfTheFirstStep) {
-  feed_.badStep = 2;
-  feed_.batches = 0;
-  const TrainSummary summary = train({.steps = 4, .overfitOneBatch = true});
-  EXPECT_EQ(summary.end, TrainEnd::done);
-  EXPECT_NEAR(weight(), weightAfter(4), 1e-5);
 }
 
 TEST_F(TrainerTest, AnErrorLeavesNoStepUnderWay) {

@@ -71,7 +71,7 @@ struct Train : Verb {
     Result<int> ready = prepare(app, training);
     RankFacts facts;
     if (ready && *ready == exitOk) {
-      if (auto gathered = factsOf(training, flags.lr))
+      if (auto gathered = factsOf(training, flags))
         facts = std::move(*gathered);
       else
         ready = withCode(exitDevice, gathered.takeError());
@@ -80,7 +80,7 @@ struct Train : Verb {
   }
 
   /// The facts that must be equal on all ranks, so that they run the same steps with the same bits.
-  static Result<RankFacts> factsOf(const OpenTraining& training, const std::string& lr) {
+  static Result<RankFacts> factsOf(const OpenTraining& training, const TrainFlags& flags) {
     const TrainState& state = training.state;
     TG_TRY(const NamedArrays params, training.model.session->downloadParams());
     std::string hashes;
@@ -94,9 +94,9 @@ struct Train : Verb {
                      {"its step", std::to_string(state.step)},
                      {"its steps in all", std::to_string(training.options.steps)},
                      {"its data", state.dataHash},
-                     {"its --lr", lr.empty() ? "none" : lr},
+                     {"its --lr", flags.lr.empty() ? "none" : flags.lr},
                      {"its --on-nan", training.options.onNan == OnNan::skip ? "skip" : "stop"},
-                     {"its --overfit-one-batch", training.options.overfitOneBatch ? "on" : "off"},
+                     {"its --overfit-one-batch", flags.overfitOneBatch ? "on" : "off"},
                      {"its first parameters", textHash(hashes)}};
   }
 

@@ -81,13 +81,12 @@ Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed,
   out.stride = stride;
   out.steps = flags.steps ? flags.steps : kDefaultSteps;
   if (flags.epochs) {
-    if (!feed.stepsPerEpoch())
-      return fail("--epochs: this data has no end, so it has no epochs; give --steps");
-    const int64_t each = feed.stepsPerEpoch() * stride;
+    if (!feed.stepsIn(1)) return fail("--epochs: this data has no end, so it has no epochs; give --steps");
+    const int64_t each = feed.stepsIn(1) * stride;
     if (flags.epochs > kMostSteps / each)
       return fail("--epochs={} of {} each are more than {} steps", flags.epochs, countText(each, "step"),
                   kMostSteps);
-    out.steps = flags.epochs * each;
+    out.steps = feed.stepsIn(flags.epochs) * stride;
   }
   if (out.steps > kMostSteps) return fail("--steps={} is more than {} steps", out.steps, kMostSteps);
   out.steps = alignTo(out.steps, stride);
@@ -111,7 +110,6 @@ Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed,
   out.keepLast = flags.keepLast;
   out.keepBest = flags.keepBest;
   out.onNan = flags.onNan == "skip" ? OnNan::skip : OnNan::stop;
-  out.overfitOneBatch = flags.overfitOneBatch;
   return out;
 }
 
@@ -284,6 +282,7 @@ Result<std::unique_ptr<Feed>> openData(const Module& source, uint64_t seed, cons
   options.valFraction = flags.valFraction;
   options.seed = seed;
   options.shuffle = !flags.noShuffle;
+  options.oneBatch = flags.overfitOneBatch;
   if (vocabulary) {
     TG_TRY(options.vocabulary, Vocabulary::parse(*vocabulary));
   }
