@@ -16,6 +16,7 @@
 namespace tg {
 
 Result<std::shared_ptr<const DataFile>> DataFile::open(const std::string& path) {
+  if (path.empty()) return fail("expected the name of a data file, got an empty one");
   std::shared_ptr<DataFile> file(new DataFile);
   file->path_ = path;
   struct stat status {};

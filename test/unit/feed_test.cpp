@@ -527,6 +527,7 @@ TEST_F(FeedTest, TextsAreJudged) {
   EXPECT_FAILS(open("text:" + put("w.txt", "abcdefgh"), "text"), "8 distinct characters",
                "%t indexes 7 rows");
   EXPECT_FAILS(open("text:" + put("s.txt", "abc"), "text"), "s.txt", "at least 4 tokens", "got 3");
+  EXPECT_FAILS(open("text:", "text"), "expected the name of a data file, got an empty one");
   EXPECT_FAILS(open("text:" + path("s.txt")), "two i32 inputs", "@train has others");
   options = rows(8);
   options.vocabulary = Vocabulary::ofText("ab");
