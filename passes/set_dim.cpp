@@ -140,7 +140,9 @@ class Resizing {
 
   /// Resizes one op, if an operand was resized; otherwise records whether its result is suspect.
   Result<void> visit(Op& op) {
-    if (op.code == Opcode::param_grad)
+    // A gradient that tg.grad asks for is made for the new extents.
+    const auto asks = [](const Op& each) { return each.code == Opcode::grad; };
+    if (op.code == Opcode::param_grad && !anyOp(func_.body, asks))
       return dim_.error(op.loc, 4, "@{} has gradients; run {} before they are made", func_.name, dim_.pass);
     if (readsSymbol(op)) return readStorage(op);
     const Resized* source = nullptr;

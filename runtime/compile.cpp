@@ -117,8 +117,8 @@ static std::unordered_set<std::string> paramsOfLoss(const Item& func) {
 }
 
 bool holdsGradients(const Module& module, const Item& func) {
-  if (hasOp(func, Opcode::param_grad)) return true;
   if (hasOp(func, Opcode::grad)) return false;
+  if (hasOp(func, Opcode::param_grad)) return true;
   const std::unordered_set<std::string> ofLoss = paramsOfLoss(func);
   return anyOp(func.body, [&](const Op& op) {
     return op.code == Opcode::update && module.find(ItemKind::param, op.operands[0].text) &&

@@ -54,8 +54,8 @@ bool hasUpdate(const Module& module, const std::string& function);
 /// the attribute `every` that names its optimizer; if no function of the module does, that takes a rate; else the first.
 /// Null if `train` itself names its optimizer, or takes the rate.
 const Item* updateFunction(const Module& module, const std::string& train);
-/// Whether a function already learns: its text names a parameter's gradient, or updates a parameter that its loss depends on
-/// and leaves no tg.grad to passes. Other updates, such as those of running moments, are part of the model itself.
+/// Whether a function already learns: it leaves no tg.grad to passes, and names a parameter's gradient or updates a
+/// parameter that its loss depends on. Other updates, such as those of running moments, are part of the model itself.
 bool holdsGradients(const Module& module, const Item& func);
 /// The passes that expand the tg.grad ops of a function, in a module without @train; "" if it has none.
 std::string gradPass(const Item& func);

@@ -36,6 +36,10 @@ Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
   if (!model.pipeline.empty()) return model.pipeline;
   if (std::string own = ownPipeline(module, kTrain); !own.empty()) return own;
   if (hasUpdate(module, kTrain)) return std::string();
+  if (holdsGradients(module, *module.func(kTrain)))
+    return fail("@train of {0} has gradients but updates nothing, so it cannot learn. Append an optimizer:\n"
+                "  tg-run train {0} --pipeline='append-adam{{lr=1e-3}}' …",
+                model.file);
   return fail("@train of {0} updates nothing, so it cannot learn. Append a gradient and an optimizer:\n"
               "  tg-run train {0} --pipeline='append-grad,append-adam{{lr=1e-3}}' …\n"
               "  or write train_pipeline = \"append-grad,append-adam{{lr=1e-3}}\" on the module",
