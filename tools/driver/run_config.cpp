@@ -7,10 +7,12 @@
 #include <cmath>
 #include <filesystem>
 #include <istream>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
 
+#include "ir/find.h"
 #include "ir/text.h"
 #include "passes/pass.h"
 #include "runtime/train/run_files.h"
@@ -38,8 +40,12 @@ std::string absoluteBindings(const std::string& text) {
   if (text.starts_with("tokens:"))
     return "tokens:" + listText(CLI::detail::split(text.substr(7), ','), absolutePath, ",");
   auto absolute = [](const std::string& part) {
-    const size_t at = part.find("=@");
-    return at == std::string::npos ? part : part.substr(0, at + 2) + absolutePath(part.substr(at + 2));
+    for (size_t at = part.find('='); at != std::string::npos; at = part.find('=', at + 1)) {
+      const size_t source = part.find_first_not_of(' ', at + 1);
+      if (source != std::string::npos && part[source] == '@')
+        return part.substr(0, source + 1) + absolutePath(part.substr(source + 1));
+    }
+    return part;
   };
   return listText(splitBindings(text), absolute, ",");
 }
@@ -97,13 +103,16 @@ class RunConfigFormat : public CLI::Config {
       if (entry.values.size() > static_cast<size_t>(std::max(1, option->get_items_expected_max())))
         refuse(fail("{}:{}: '{}' takes one value", file, entry.line, entry.key));
       if (typedInstead(*option)) continue;
-      if (option->empty()) taken_.insert(option->get_single_name());
+      if (option->empty()) taken_[option->get_single_name()] = file;
       out.push_back({{}, entry.key, std::move(entry.values)});
     }
     return out;
   }
-  /// Whether the file set an option.
-  bool gave(const std::string& option) const { return taken_.contains(option); }
+  /// The file that set an option; "" if none did.
+  std::string fileOf(const std::string& option) const {
+    const std::string* file = valueIn(taken_, option);
+    return file ? *file : "";
+  }
 
  private:
   [[noreturn]] static void refuse(const Error& error) { throw CLI::ConfigError(error.message()); }
@@ -126,7 +135,7 @@ class RunConfigFormat : public CLI::Config {
   }
 
   const CLI::App& app_;
-  mutable std::set<std::string> taken_;
+  mutable std::map<std::string, std::string> taken_;  ///< options, and the file that set each
 };
 
 }  // namespace
@@ -167,7 +176,8 @@ std::string configOf(const CLI::App& app, std::string_view message) {
   const auto* format = dynamic_cast<const RunConfigFormat*>(app.get_config_formatter().get());
   if (!format || !message.starts_with("--")) return "";
   const std::string option(message.substr(2, message.find_first_of("=: ") - 2));
-  return format->gave(option) ? app.get_config_ptr()->as<std::string>() + ": " : "";
+  const std::string file = format->fileOf(option);
+  return file.empty() ? "" : file + ": ";
 }
 
 }  // namespace tg
