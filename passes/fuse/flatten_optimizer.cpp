@@ -30,6 +30,7 @@
 #include <optional>
 #include <string>
 #include <unordered_set>
+#include <utility>
 
 #include "ir/access.h"
 #include "ir/needs.h"
@@ -456,8 +457,11 @@ tg::Result<void> tg::run_flatten_optimizer(Module& module, const FlattenOptimize
   const auto bytes = parseBytes(options.group);
   if (!bytes) return failAt(module.loc, "flatten-optimizer: group: " + bytes.error().message());
   const int64_t most = std::min(*bytes, mostBytes(target));
-  for (Item* func : module.all(ItemKind::func))
-    fuse::Flattener(module, *func, target).run(fuse::UpdateGroups(module, *func, target, most).find());
+  for (Item* func : module.all(ItemKind::func)) {
+    // Before the flattener, which records where ops stand: find moves some.
+    std::vector<fuse::UpdateGroup> groups = fuse::UpdateGroups(module, *func, target, most).find();
+    fuse::Flattener(module, *func, target).run(std::move(groups));
+  }
   for (Item* func : module.all(ItemKind::func)) fuse::flattenCopies(module, *func, target);
   return {};
 }
