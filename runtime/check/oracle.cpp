@@ -36,8 +36,7 @@ bool isZero(const NdArray& array) {
   return std::ranges::all_of(array.data, [](double value) { return value == 0; });
 }
 
-}  // namespace
-
+/// The larger unit roundoff of the 16-bit types (f16, bf16) that a function's ops compute; 0 if there are none.
 double narrowRoundoff(const Module& module, const std::string& function) {
   double out = 0;
   for (const Op* op : module.func(function)->body.ops)
@@ -45,6 +44,8 @@ double narrowRoundoff(const Module& module, const std::string& function) {
       if (isNarrow(result->type.dtype)) out = std::max(out, epsilonOf(result->type.dtype) / 2);
   return out;
 }
+
+}  // namespace
 
 Result<InterpCall> InterpCall::run(const CallPoint& point, InterpMode mode, uint32_t noise) {
   InterpOptions options;

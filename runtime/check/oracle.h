@@ -33,9 +33,6 @@ struct CallPoint {
   uint32_t subgroup;  ///< invocations of a subgroup of kernels
 };
 
-/// The larger unit roundoff of the 16-bit types (f16, bf16) that a function's ops compute; 0 if there are none.
-double narrowRoundoff(const Module& module, const std::string& function);
-
 /// A call that is done.
 class InterpCall {
  public:
@@ -65,8 +62,6 @@ class Oracle {
 
   const InterpCall& wide() const { return wide_; }
   const InterpCall& exact() const { return exact_; }
-  /// narrowRoundoff() of the function.
-  double roundoff() const { return roundoff_; }
   /// The oracle must have a value of this kind and name. `floor` is that of wholeFunctionClose.
   Result<ResultCheck> judge(const std::string& kind, const std::string& name, const NdArray& value,
                             double floor = kWholeFunctionFloor);

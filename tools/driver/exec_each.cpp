@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <set>
@@ -35,6 +36,15 @@ double elementsOf(const Item& func, const Module& module) {
   for (const auto& arg : func.body.args) out += static_cast<double>(arg->type.elements());
   for (const auto& item : module.items)
     if (isStorage(item->kind)) out += static_cast<double>(item->type.elements());
+  return out;
+}
+
+/// The number of f16 and bf16 values that a function's ops compute.
+int64_t narrowValues(const Item& func) {
+  int64_t out = 0;
+  for (const Op* op : func.body.ops)
+    out +=
+        std::ranges::count_if(op->results, [](const auto& result) { return isNarrow(result->type.dtype); });
   return out;
 }
 
@@ -213,7 +223,7 @@ class ExecEach {
     const std::vector<Left> left = leftBy(*call, module, after.storage);
     const bool adds =
         std::ranges::any_of(left, [&](const Left& each) { return !contains(before.left, each); });
-    const bool narrower = narrowRoundoff(module, func.name) > before.oracle->roundoff();
+    const bool narrower = narrowValues(func) > narrowValues(before.func());
     if ((adds || narrower) && module.stage < Stage::planned) {
       const std::unique_ptr<Before> old = std::move(known_[func.name]);
       learn(func, module, old.get());
