@@ -147,7 +147,8 @@ class FunctionLowering {
 
   Result<void> dispatch(const Op& fused);
   Result<const KnownKernel*> kernelOf(const Op& fused, const std::string& word);
-  std::vector<bool> texelReads(const Op& fused) const;
+  std::vector<bool> sharedReads(const Op& fused) const;
+  std::vector<bool> texelReads(const Op& fused, const std::vector<bool>& shared) const;
   Result<LoweredKernel> lower(const Op& fused, const std::vector<bool>& texels) const;
   Result<void> checkRanges(const Op& fused, const KnownKernel& kernel,
                            const std::vector<Access>& accesses) const;
@@ -224,33 +225,42 @@ void FunctionLowering::command(Opcode code, OperandList operands, AttrList attrs
   build_.setLoc(loc).create(code, std::move(operands), std::move(attrs));
 }
 
+/// For each binding, whether a result shares bytes with it.
+std::vector<bool> FunctionLowering::sharedReads(const Op& fused) const {
+  std::vector<bool> shared(fused.operands.size());
+  for (int binding = 0; binding < fused.numOperands(); ++binding)
+    for (const ResultSlot& slot : resultSlots(fused))
+      if (overlap(bindingRange(fused, binding), slotRange(fused, slot))) shared[binding] = true;
+  return shared;
+}
+
 /// For each binding, whether it is read through a texel view: not if the schedule says storage, if a result shares its
 /// bytes, or if its elements have 16 bits.
-std::vector<bool> FunctionLowering::texelReads(const Op& fused) const {
+std::vector<bool> FunctionLowering::texelReads(const Op& fused, const std::vector<bool>& shared) const {
   std::vector<bool> texel(fused.operands.size(), target_.reads == "texel");
   const Schedule schedule = scheduleOf(fused);
   for (int64_t binding : storageReads(schedule)) texel[static_cast<size_t>(binding)] = false;
   if (target_.reads != "texel") return texel;
-  for (int binding = 0; binding < fused.numOperands(); ++binding) {
-    if (isNarrow(fused.operands[binding].value->type.dtype)) texel[binding] = false;
-    for (const ResultSlot& slot : resultSlots(fused))
-      if (overlap(bindingRange(fused, binding), slotRange(fused, slot))) texel[binding] = false;
-  }
+  for (int binding = 0; binding < fused.numOperands(); ++binding)
+    if (shared[binding] || isNarrow(fused.operands[binding].value->type.dtype)) texel[binding] = false;
   return texel;
 }
 
 /// The kernel of a region; lowers it unless an equal region was lowered before.
 Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std::string& word) {
-  const std::vector<bool> texels = texelReads(fused);
+  const std::vector<bool> shared = sharedReads(fused), texels = texelReads(fused, shared);
   TG_CHECK(checkSkips(fused));
   std::string key = regionKey(fused) + fused.attr("schedule").str() + '\n';
-  for (bool texel : texels) key += texel ? 't' : 's';
+  for (size_t i = 0; i < shared.size(); ++i) key += texels[i] ? 't' : shared[i] ? 'w' : 's';
   for (const auto& result : fused.results)  // stores of a result in place wait for the operand's loads
     key += result->place && result->place->inplace ? 'i' : 'o';
   if (const KnownKernel* known = kernels_.find(key)) return known;
   TG_TRY(LoweredKernel lowered, lower(fused, texels));
   if (!customOf(fused)) {
-    const std::vector<int64_t> first = trimReads(*lowered.kernel, target_.alignment);
+    std::vector<bool> whole;  // what a result is in place of is bound with the bytes of the result
+    for (const LoweredKernel::Param& param : lowered.params)
+      whole.push_back(!param.isResult && shared[static_cast<size_t>(param.index)]);
+    const std::vector<int64_t> first = trimReads(*lowered.kernel, target_.alignment, whole);
     for (size_t i = 0; i < first.size(); ++i) lowered.params[i].first = first[i];
   }
   KnownKernel known{{}, {}, std::move(lowered.params), lowered.grid};

@@ -57,8 +57,9 @@ void clampLoops(Item& kernel, int64_t width);
 /// Shrinks buffers that a kernel only loads from, if all indices add a constant: a buffer then begins at the first element
 /// that is read and ends behind the last, and `%x[%i + 640]` becomes `%x[%i]`. Kernels that read different slices of a value,
 /// such as those of the steps of a recurrent network, become equal. Returns the new offset of each parameter in bytes, a
-/// multiple of `alignment`. Long kernels are not changed. The kernel must verify, its calls be inlined.
-std::vector<int64_t> trimReads(Item& kernel, int64_t alignment);
+/// multiple of `alignment`. Long kernels are not changed, nor the parameters at which `whole` is true. The kernel must
+/// verify, its calls be inlined.
+std::vector<int64_t> trimReads(Item& kernel, int64_t alignment, const std::vector<bool>& whole);
 
 /// The name of the buffer of words for watched kernels: one word for each dispatch, zero before it runs.
 inline constexpr std::string_view kLoopsBuffer = "loops";

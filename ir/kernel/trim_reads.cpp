@@ -72,14 +72,16 @@ struct Trim {
 
 }  // namespace
 
-std::vector<int64_t> trimReads(Item& kernel, int64_t alignment) {
+std::vector<int64_t> trimReads(Item& kernel, int64_t alignment, const std::vector<bool>& whole) {
   std::vector<int64_t> bytes(kernel.body.args.size(), 0);
   int ops = 0;
   walk(kernel.body, [&](const Op&) { ++ops; });
   if (ops > kMostTrimmed) return bytes;
   std::vector<Trim> trims;
   std::optional<IndexAnalysis> analysis;
-  for (const auto& parameter : kernel.body.args) {
+  for (size_t index = 0; index < bytes.size(); ++index) {
+    const auto& parameter = kernel.body.args[index];
+    if (whole[index]) continue;
     const std::vector<Op*> loads = loadsOf(*parameter);
     if (loads.empty()) continue;
     int64_t least = INT64_MAX;
@@ -96,7 +98,7 @@ std::vector<int64_t> trimReads(Item& kernel, int64_t alignment) {
       trim.last = std::max(trim.last, hi);
     }
     if (!isKnown) continue;
-    bytes[static_cast<size_t>(&parameter - kernel.body.args.data())] = trim.first * element;
+    bytes[index] = trim.first * element;
     trims.push_back(std::move(trim));
   }
   Builder build(kernel.body);

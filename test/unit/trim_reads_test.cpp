@@ -69,7 +69,7 @@ TEST(TrimReads, CutsOffWhatIsNotRead) {
     Memory before{bytesOf(x), bytesOf(y), bytesOf(std::vector<uint32_t>(8))};
     run(kernel, before);
 
-    const std::vector<int64_t> first = trimReads(kernel, 16);
+    const std::vector<int64_t> first = trimReads(kernel, 16, {false, false, false});
     EXPECT_EQ(first, (std::vector<int64_t>{4 * test.first, 0, 0}));
     EXPECT_EQ(kernel.body.args[0]->type.shape[0], test.extent);
     verified(*module);
@@ -99,8 +99,23 @@ TEST(TrimReads, NamesNewSums) {
   })");
   ASSERT_TRUE(module);
   Item& kernel = *module->find(ItemKind::kernel, "k");
-  EXPECT_EQ(trimReads(kernel, 16), (std::vector<int64_t>{32, 0, 0}));
+  EXPECT_EQ(trimReads(kernel, 16, {false, false, false}), (std::vector<int64_t>{32, 0, 0}));
   verified(*module);
+}
+
+TEST(TrimReads, LeavesWhatShallStayWhole) {
+  const auto module = kernels(R"(
+  kernel @k(%x: buf<40xf32, in>, %y: buf<40xf32, in>, %o: buf<40xf32, out>) workgroup(8) grid(1) {
+    %i = tgk.local_id 0 : u32
+    %a = %i + 16 : u32
+    %v = tgk.load %x[%a] : f32
+    %w = tgk.load %y[%a] : f32
+    %s = %v + %w : f32
+    tgk.store %s, %o[%a]
+  })");
+  ASSERT_TRUE(module);
+  Item& kernel = *module->find(ItemKind::kernel, "k");
+  EXPECT_EQ(trimReads(kernel, 16, {true, false, false}), (std::vector<int64_t>{0, 64, 0}));
 }
 
 TEST(TrimReads, LeavesWhatIsWritten) {
@@ -116,7 +131,7 @@ TEST(TrimReads, LeavesWhatIsWritten) {
   ASSERT_TRUE(module);
   Item& kernel = *module->find(ItemKind::kernel, "k");
   const std::string before = print(kernel);
-  EXPECT_EQ(trimReads(kernel, 16), (std::vector<int64_t>{0, 0, 0}));
+  EXPECT_EQ(trimReads(kernel, 16, {false, false, false}), (std::vector<int64_t>{0, 0, 0}));
   EXPECT_EQ(print(kernel), before);
 }
 
