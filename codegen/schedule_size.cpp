@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bounds the code size of a region before it is lowered: drivers' compilers take minutes for kernels of tens of
 // thousands of operations.
+#include <map>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -16,7 +17,7 @@ namespace tg {
 namespace {
 
 /// The number of kernel operations of a scalar function.
-int64_t scalarSize(Scalar scalar) {
+int64_t countedSize(Scalar scalar) {
   Item kernel;
   kernel.kind = ItemKind::kernel;
   KernelBuilder builder(&kernel);
@@ -32,6 +33,21 @@ int64_t scalarSize(Scalar scalar) {
   }
   lowerScalar(builder, scalar, given);
   return codeSize(kernel);
+}
+
+/// The same, counted once for each function: passes choose schedules again and again.
+int64_t scalarSize(Scalar scalar) {
+  static constexpr Scalar all[] = {
+#define SCALAR(id, arity, value, grads, lower, lo, hi, ulps) Scalar::id,
+#include "ir/scalar.def"
+#undef SCALAR
+  };
+  static const std::map<Scalar, int64_t> sizes = [] {
+    std::map<Scalar, int64_t> out;
+    for (Scalar each : all) out.emplace(each, countedSize(each));
+    return out;
+  }();
+  return sizes.at(scalar);
 }
 
 /// The number of operations for one element of an op's result; 0 if the op is no map.

@@ -31,7 +31,7 @@ Value* decayOf(const Op& op) {
 
 UpdateGroups::UpdateGroups(Module& module, Item& func, const Target& target, int64_t mostBytes)
     : module_(module), func_(func), target_(target), mostBytes_(mostBytes),
-      copied_(copiedParameters(module, target)) {}
+      copied_(copiedParameters(module, target)), places_(func.body.ops) {}
 
 std::vector<UpdateGroup> UpdateGroups::find() {
   collect();
@@ -39,7 +39,6 @@ std::vector<UpdateGroup> UpdateGroups::find() {
   for (auto& [key, updates] : byKey_)
     if (!fits(updates)) cut.push_back(&updates);
   // All moves come first: only then is it known where updates may go.
-  if (!cut.empty()) places_.emplace(func_.body.ops);
   for (const Updates* updates : cut) moveNumbers(*updates);
   for (Updates* updates : cut) findNeeds(*updates);
   std::vector<UpdateGroup> groups;
@@ -121,7 +120,7 @@ bool UpdateGroups::fits(const Updates& updates) const {
 /// Moves the rate and other numbers that depend on arguments and symbols to the front of the function.
 void UpdateGroups::moveNumbers(const Updates& updates) {
   for (const Update& update : updates)
-    forEachUse(*update.op, [&](Value* value) { places_->moveToFront(value->def); });
+    forEachUse(*update.op, [&](Value* value) { places_.moveToFront(value->def); });
 }
 
 /// Finds the op behind which each update may stand at the earliest: the last of the ops that define its operands and of
@@ -131,13 +130,13 @@ void UpdateGroups::findNeeds(Updates& updates) {
   for (Update& update : updates) {
     const Op* gradient = throughReshapes(update.gradient)->def;
     if (gradient && isCollective(*gradient)) continue;
-    Op* last = places_->lastAtFront();
-    forEachUse(*update.op, [&](Value* value) { last = places_->later(last, value->def); });
+    Op* last = places_.lastAtFront();
+    forEachUse(*update.op, [&](Value* value) { last = places_.later(last, value->def); });
     const Form form = *formOf(*update.op);
     for (int index : form.kept)
       for (const Use& use : update.op->in(index)->uses)
-        if (use.user() != update.op) last = places_->later(last, use.user());
-    if (last && places_->of(last) < places_->of(update.op)) update.needs = last;
+        if (use.user() != update.op) last = places_.later(last, use.user());
+    if (last && places_.of(last) < places_.of(update.op)) update.needs = last;
   }
 }
 
@@ -149,7 +148,7 @@ void UpdateGroups::sort(Updates& updates, bool isCut) {
   std::vector<std::pair<Rank, Update>> ranked;
   for (Update& update : updates) {
     const Item* symbol = module_.storage(readOf(*update.op->in(0))->operands[0].text);
-    const size_t when = isCut ? places_->of(update.needs ? update.needs : update.op) : 0;
+    const size_t when = isCut ? places_.of(update.needs ? update.needs : update.op) : 0;
     ranked.emplace_back(Rank(!decayOf(*update.op), symbol->place ? symbol->place->offset : -1,
                              !fillsItsPlace(update), !copied_.contains(symbol->name), when),
                         std::move(update));
@@ -179,22 +178,21 @@ Op* UpdateGroups::placeFor(const Updates& updates) const {
   Op* needs = nullptr;
   for (const Update& update : updates) {
     if (!update.needs) return lastOf(updates);
-    needs = places_->later(update.needs, needs);
+    needs = places_.later(update.needs, needs);
   }
   return needs->next();
 }
 
 /// The last of the updates in the text, or null when one of their results is read before it.
 Op* UpdateGroups::lastOf(const Updates& updates) const {
-  std::unordered_set<const Op*> ours;
-  for (const Update& update : updates) ours.insert(update.op);
   Op* last = nullptr;
-  bool early = false;  // whether one of their results has been read
-  for (Op* op : func_.body.ops) {
-    forEachUse(static_cast<const Op&>(*op),
-               [&](Value* value) { early = early || ours.contains(value->def); });
-    if (ours.contains(op)) last = early ? nullptr : op;
-  }
+  for (const Update& update : updates) last = places_.later(update.op, last);
+  auto readBefore = [&](const auto& result) {
+    return std::ranges::any_of(result->uses,
+                               [&](const Use& use) { return places_.of(use.user()) <= places_.of(last); });
+  };
+  for (const Update& update : updates)
+    if (std::ranges::any_of(update.op->results, readBefore)) return nullptr;
   return last;
 }
 

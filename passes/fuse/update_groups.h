@@ -80,7 +80,7 @@ class UpdateGroups {
   std::map<std::string, Updates> byKey_;  ///< updates that differ in nothing but their tensors
   const std::unordered_set<std::string> copied_;
   std::unordered_set<std::string> taken_;  ///< symbols that the updates so far read
-  std::optional<TextPlaces> places_;       ///< set only if the updates do not all fit one group
+  TextPlaces places_;
 };
 
 }  // namespace tg::fuse
