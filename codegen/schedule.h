@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ir/module.h"
@@ -18,6 +19,11 @@ namespace tg {
 
 /// The schedule that is expected to be the fastest for a region on the target.
 Schedule chooseSchedule(const Op& fused, const Target& target);
+
+/// The number of operations with which a kernel computes one element of each of these maps; other ops do not count.
+int64_t sizeOfMaps(std::span<const Op* const> ops);
+/// The same of the maps of a region.
+int64_t sizeOfMaps(const Op& fused);
 
 /// A handful of schedules worth timing on a device: the chosen one, then neighbours of it that the region and the
 /// target allow. Only the chosen one for a tg.custom and for regions that read or write groups.

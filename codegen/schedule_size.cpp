@@ -61,7 +61,7 @@ int64_t elementSize(const Op& op) {
   for (const Operand& operand : op.operands) operands.push_back(operand.value);
   decompose(op, operands, builder);
   int64_t size = 0;
-  for (Op* part : parts) size += elementSize(*part);
+  for (const Op* part : parts) size += elementSize(*part);
   return size;
 }
 
@@ -100,9 +100,20 @@ std::optional<Schedule> smaller(Kind schedule) {
 
 }  // namespace
 
-Schedule withinBudget(const Op& fused, const Target& target, Schedule schedule) {
+int64_t sizeOfMaps(std::span<const Op* const> ops) {
   int64_t size = 0;
-  for (Op* op : fused.regions[0]->ops) size += elementSize(*op);
+  for (const Op* op : ops) size += elementSize(*op);
+  return size;
+}
+
+int64_t sizeOfMaps(const Op& fused) {
+  int64_t size = 0;
+  for (const Op* op : fused.regions[0]->ops) size += elementSize(*op);
+  return size;
+}
+
+Schedule withinBudget(const Op& fused, const Target& target, Schedule schedule) {
+  const int64_t size = sizeOfMaps(fused);
   auto atOnce = [&] { return std::visit([](const auto& kind) { return elementsAtOnce(kind); }, schedule); };
   while (size * atOnce() > target.kernelOps) {
     const std::optional<Schedule> next = std::visit([](const auto& kind) { return smaller(kind); }, schedule);

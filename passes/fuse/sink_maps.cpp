@@ -14,13 +14,14 @@
 // from x, in 16 bits perhaps.
 //
 // Requires: stage(fused).
-// Ensures: the order of kernels stays; none binds more than the target allows; no more bytes are kept alive than the
-//   map's result has: its operands are stored anyway, or are no larger.
+// Ensures: the order of kernels stays; none binds more than the target allows, or takes maps beyond the size of code that the
+//   target wants; no more bytes are kept alive than the map's result has: its operands are stored anyway, or are no larger.
 // Where: behind form-regions, before rematerialize, which counts live bytes.
 #include <algorithm>
 #include <unordered_map>
 #include <vector>
 
+#include "codegen/schedule.h"
 #include "ir/schedule.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
@@ -44,10 +45,12 @@ class Sinker {
   bool saves(const Slice& slice, const std::unordered_map<const Value*, Value*>& outside, const Op& reader,
              const Value& value, bool shared) const;
   void sink(Op& from, int slot);
+  int64_t& sizeOfKernel(const Op& fused);
 
   const Target& target_;
   const std::vector<Op*> ops_;  ///< of the function, in order
   std::unordered_map<const Op*, int> place_;
+  std::unordered_map<const Op*, int64_t> sizes_;  ///< of the kernels that have taken maps
 };
 
 /// Whether a slice is so cheap that several kernels may compute it: casts, constants, and a few ops of one instruction.
@@ -94,6 +97,13 @@ bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Va
   return bound.fit() && prolonged <= value.type.bytes();
 }
 
+/// The size of a reader's code.
+int64_t& Sinker::sizeOfKernel(const Op& fused) {
+  const auto [size, isNew] = sizes_.try_emplace(&fused);
+  if (isNew) size->second = sizeOfMaps(fused);
+  return size->second;
+}
+
 /// Moves the map that computes a result into all kernels that read it, if that saves bytes.
 void Sinker::sink(Op& fused, int slot) {
   const Value& value = *fused.result(slot);
@@ -107,12 +117,18 @@ void Sinker::sink(Op& fused, int slot) {
   };
   std::optional<Slice> slice = sliceTo(fused, inner, outside, stands, allows);
   if (!slice || slice->ops.empty() || readers.empty()) return;
+  const int64_t size = sizeOfMaps(slice->ops);
   const bool takeIt = std::ranges::all_of(readers, [&](const Op* reader) {
     const Value* arg = argFor(*reader, value);
-    return arg && readsByElement(*reader, *arg) && saves(*slice, outside, *reader, value, readers.size() > 1);
+    return arg && readsByElement(*reader, *arg) &&
+           saves(*slice, outside, *reader, value, readers.size() > 1) &&
+           sizeOfKernel(*reader) + size <= target_.kernelOps;
   });
   if (!takeIt) return;
-  for (Op* reader : readers) computeArg(*reader, argFor(*reader, value), fused, *slice, inner, target_);
+  for (Op* reader : readers) {
+    computeArg(*reader, argFor(*reader, value), fused, *slice, inner, target_);
+    sizeOfKernel(*reader) += size;
+  }
   dropResult(fused, slot, target_);
 }
 
