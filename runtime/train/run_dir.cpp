@@ -8,7 +8,6 @@
 #include <initializer_list>
 #include <thread>
 
-#include <fnmatch.h>
 #include <sys/file.h>
 
 #include <fmt/format.h>
@@ -17,6 +16,7 @@
 #include "ir/file_io.h"
 #include "ir/find.h"
 #include "ir/text.h"
+#include "passes/pass.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/checkpoint_folder.h"
@@ -114,26 +114,16 @@ Result<Weights> openWeights(const std::string& given) {
   return fail("{}: the folder is neither a run nor a checkpoint", path);
 }
 
-static bool matches(const std::string& pattern, const std::string& name) {
-  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-}
-
-Result<TensorSource> paramsOf(const Weights& weights, const Module& module,
-                              const std::vector<std::string>& except) {
-  const std::vector<Item*> params = module.all(ItemKind::param);
-  for (const std::string& pattern : except)
-    if (std::ranges::none_of(params, [&](const Item* param) { return matches(pattern, param->name); }))
-      return fail("--init-except={}: no parameter is called so; there are {}", pattern,
-                  listText(params, &Item::name));
-  auto isExcepted = [&](const std::string& name) {
-    return std::ranges::any_of(except, [&](const std::string& pattern) { return matches(pattern, name); });
-  };
+Result<TensorSource> paramsOf(const Weights& weights, const Module& module, const std::string& except) {
   auto others = someOf(weights.tensors, [&](const std::string& name) {
-    return !module.find(ItemKind::state, name) && !isExcepted(name);
+    return !module.find(ItemKind::state, name) && !globMatch(except, name);
   });
+  const std::vector<Item*> params = module.all(ItemKind::param);
   std::vector<std::pair<std::string, Type>> wanted;
   for (const Item* param : params)
-    if (!isExcepted(param->name)) wanted.emplace_back(param->name, param->type);
+    if (!globMatch(except, param->name)) wanted.emplace_back(param->name, param->type);
+  if (!except.empty() && wanted.size() == params.size())
+    return fail("--init-except={} names no parameter; there are {}", except, namesOf(params));
   return matchTensors(std::move(others), wanted, weights.file);
 }
 

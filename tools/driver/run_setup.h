@@ -76,15 +76,15 @@ using MakeSmaller =
 struct ModelFlags {
   std::string file = "-";
   std::string device = "auto";
-  std::string target;               ///< "" means the device's
-  std::string pipeline;             ///< passes to run first
-  std::vector<std::string> dims;    ///< NAME=N: extents of named axes, set before these passes
-  std::string weights;              ///< of params: a safetensors file, a checkpoint or a run
-  std::vector<std::string> except;  ///< params that it does not set, by name or pattern
-  bool states = false;              ///< also load the states and the step that it has
-  std::string emitModule;           ///< where to write the compiled module
-  std::string tuning;               ///< a file, or auto
-  std::string memory;               ///< most bytes that buffers may take, or auto; "" means no limit
+  std::string target;             ///< "" means the device's
+  std::string pipeline;           ///< passes to run first
+  std::vector<std::string> dims;  ///< NAME=N: extents of named axes, set before these passes
+  std::string weights;            ///< of params: a safetensors file, a checkpoint or a run
+  std::string except;             ///< the params that it does not set, as a glob
+  bool states = false;            ///< also load the states and the step that it has
+  std::string emitModule;         ///< where to write the compiled module
+  std::string tuning;             ///< a file, or auto
+  std::string memory;             ///< most bytes that buffers may take, or auto; "" means no limit
   /// Captures that calls will request; only these are kept, unless the module is written.
   std::vector<std::string> captures;
   uint64_t seed = 0;

@@ -34,8 +34,8 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
   learn("--init-from", "FILE", flags.initFrom,
         "initial parameters: a safetensors file, a run or a checkpoint")
       ->excludes("--weights");
-  learn("--init-except", "NAME", flags.initExcept,
-        "leave parameters at their own initial values: a name, or a pattern such as 'head.*'")
+  learn("--init-except", "NAMES", flags.initExcept,
+        "leave parameters at their own initial values: a name, or a pattern such as 'head.*|bias'")
       ->needs("--init-from");
   learn("--on-nan", "stop|skip", flags.onNan,
         "at a loss or gradient that is not finite, stop the run or skip the batch")

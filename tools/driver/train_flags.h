@@ -27,13 +27,13 @@ struct TrainFlags {
   int64_t sampleEvery = 0, sampleTokens = 200;
   std::string samplePrompt = "\n";
   // Files of the run.
-  std::string runDir, out, ckptEvery, resume, initFrom;
+  std::string runDir, out, ckptEvery, resume, initFrom, initExcept;
   int64_t keepLast = 3;
   bool keepBest = false;
   // Learning.
   std::string lr;
   std::string onNan = "stop";
-  std::vector<std::string> set, initExcept;
+  std::vector<std::string> set;
   bool overfitOneBatch = false, dryRun = false;
   bool quiet = false;  ///< nothing on standard output
   RankFlags ranks;
