@@ -14,8 +14,9 @@
 // from x, in 16 bits perhaps.
 //
 // Requires: stage(fused).
-// Ensures: the order of kernels stays; none binds more than the target allows, or takes maps beyond the size of code that the
-//   target wants; no more bytes are kept alive than the map's result has: its operands are stored anyway, or are no larger.
+// Ensures: the order of kernels stays; none binds more than the target allows, or takes maps beyond the size of code
+//   that the target wants; no more bytes are kept alive than the map's result has: its operands are stored anyway, or
+//   are no larger.
 // Where: behind form-regions, before rematerialize, which counts live bytes.
 #include <algorithm>
 #include <unordered_map>

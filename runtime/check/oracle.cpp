@@ -33,8 +33,8 @@ constexpr int64_t kFewElements = 16;
 /// The number of additional runs that are rounded differently.
 constexpr uint32_t kOtherRuns = 3;
 
-/// Where terms cancel out, f64 leaves zero or some 2^-52nd of a term. A result that is small in itself is below this too, and
-/// is judged by more runs than it needs.
+/// Where terms cancel out, f64 leaves zero or some 2^-52nd of a term. A result that is small in itself is below this too,
+/// and is judged by more runs than it needs.
 constexpr double kCancelled = 0x1p-20;
 
 bool mayBeCancelled(const NdArray& array) {
