@@ -245,18 +245,19 @@ class Session {
   CallResult<T> serve(Body body, CallKind kind = CallKind::any);
   Result<void> checkOutside() const;
   Result<void> openDevice();
-  Result<void> fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate,
+  Result<void> fillHostScalars(const Item& func, int64_t step, uint32_t drawn, Inputs& inputs, double* rate,
                                int64_t part = 0) const;
   Result<double> rateAt(const Value& argument, int64_t step) const;
   struct Begun;
+  struct DueCall;
   Result<Begun> begin(const std::string& function, Inputs inputs, const std::vector<std::string>& captures);
-  Result<void> beginParts(Begun& begun, Inputs& inputs);
+  Result<void> beginParts(Begun& begun, Inputs& inputs, const std::vector<std::string>& captures);
   static Result<StepResult> end(Begun begun);
   static Result<StepResult> endOfStep(Begun begun);
   void forgetSteps();
   void countFrom(int64_t step);
-  Result<std::shared_ptr<PendingCall>> beginDue(const Item& func, int64_t step, double* rate);
-  Result<void> beginDue(Begun& begun);
+  Result<std::vector<DueCall>> dueBehind(int64_t step) const;
+  Result<void> beginDue(Begun& begun, const std::vector<DueCall>& due);
   Result<void> checkLoss() const;
   Result<void> replace(std::unique_ptr<Module> module, const ReplaceOptions& options);
   Result<void> initialise(SessionProgram& program, ItemKind kind, uint64_t seed, bool isNew);

@@ -2,6 +2,7 @@
 // A session's calls: host scalars, steps, steps begun ahead, and the update after accumulated gradients.
 #include <algorithm>
 
+#include "ir/find.h"
 #include "runtime/batch.h"
 #include "runtime/session.h"
 #include "runtime/session_program.h"
@@ -39,9 +40,9 @@ void Session::countFrom(int64_t step) {
 }
 
 // `step` counts from 1. Schedules count the optimizer's steps; `rng` counts every step, and the calls between steps
-// too.
-Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate,
-                                      int64_t part) const {
+// too: `drawn` are those since the last step.
+Result<void> Session::fillHostScalars(const Item& func, int64_t step, uint32_t drawn, Inputs& inputs,
+                                      double* rate, int64_t part) const {
   constexpr uint32_t kGolden = 0x9e3779b9;  // its multiples are spread over all 32 bits
   const int64_t every = program_->stepsPerCall(func);
   bool isFirst = true;  // of several rates, the first is reported
@@ -58,9 +59,7 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& in
     HostArray value = HostArray::zeros(arg->type);
     if (host->text == "loss_scale") value.set(0, 1);
     if (host->text == "rng") {
-      const auto drawn = draws_.find(func.name);
-      const uint32_t before = drawn == draws_.end() ? 0 : drawn->second;
-      value.i32()[0] = static_cast<int32_t>(static_cast<uint32_t>(seed_.load()) + before * kGolden);
+      value.i32()[0] = static_cast<int32_t>(static_cast<uint32_t>(seed_.load()) + drawn * kGolden);
       // Each rank draws the numbers that a single rank would draw for this rank's part of the batch.
       const collective::Engine* ranks = func.name == options_.trainFunction ? options_.ranks.get() : nullptr;
       auto calls = static_cast<uint64_t>(step - 1);
@@ -93,16 +92,21 @@ Result<void> Session::checkLoss() const {
       options_.trainFunction, first.name, first.type.str());
 }
 
-/// Begins all parts of a step except the last, whose rows are left in `inputs` for the caller.
-Result<void> Session::beginParts(Begun& begun, Inputs& inputs) {
+/// Begins all parts of a step except the last, whose rows are left in `inputs` for the caller. What is wrong with the last
+/// part, which also gives the captures, is an error before any begins.
+Result<void> Session::beginParts(Begun& begun, Inputs& inputs, const std::vector<std::string>& captures) {
   TG_CHECK(checkLoss());
   TG_TRY(const Item* func, program_->function(begun.function));
   const Inputs whole = std::move(inputs);
+  if (!captures.empty()) {
+    TG_TRY(Inputs last, partOf(*func, whole, options_.parts - 1, options_.parts));
+    TG_CHECK(program_->callable(begun.function, last, captures));
+  }
   for (int64_t part = 0; part < options_.parts; ++part) {
     TG_TRY(inputs, partOf(*func, whole, part, options_.parts));
     if (part + 1 == options_.parts) break;
     TG_TRY(const SessionProgram::Callable callable, program_->callable(begun.function, inputs, {}));
-    TG_CHECK(fillHostScalars(*callable.func, begun.out.step, inputs, &begun.out.learningRate, part));
+    TG_CHECK(fillHostScalars(*callable.func, begun.out.step, 0, inputs, &begun.out.learningRate, part));
     TG_TRY(std::shared_ptr<PendingCall> call, program_->runner().begin(callable.key, inputs, false));
     begun.parts.push_back(std::move(call));
   }
@@ -116,40 +120,48 @@ Result<Session::Begun> Session::begin(const std::string& function, Inputs inputs
   for (const auto& [name, array] : inputs) TG_CHECK(checkBytes(function, name, array));
   Begun begun{function, {}, {}, {}, nullptr, {}};
   begun.out.step = steps_ + 1;
-  const bool inParts = function == options_.trainFunction && options_.parts > 1;
-  if (inParts) TG_CHECK(beginParts(begun, inputs));
+  const bool trains = function == options_.trainFunction, inParts = trains && options_.parts > 1;
+  // Whatever may be wrong is found before the first call begins, which cannot be undone.
+  std::vector<DueCall> due;
+  if (trains) {
+    TG_TRY(due, dueBehind(begun.out.step));
+  }
+  if (inParts) TG_CHECK(beginParts(begun, inputs, captures));
   TG_TRY(begun.callable, program_->callable(function, inputs, captures));
   const bool draws = drawsByHost(*begun.callable.func, inputs);
-  TG_CHECK(fillHostScalars(*begun.callable.func, begun.out.step, inputs, &begun.out.learningRate,
-                           inParts ? options_.parts - 1 : 0));
+  const uint32_t* drawn = valueIn(draws_, function);
+  TG_CHECK(fillHostScalars(*begun.callable.func, begun.out.step, drawn ? *drawn : 0, inputs,
+                           &begun.out.learningRate, inParts ? options_.parts - 1 : 0));
   TG_TRY(begun.call, program_->runner().begin(begun.callable.key, inputs, !captures.empty()));
-  if (function != options_.trainFunction) {
+  if (!trains) {
     if (draws) ++draws_[function];
     return begun;
   }
   countFrom(begun.out.step);
   lastStep_ = begun.callable.key;
   program_->pin(lastStep_);
-  TG_CHECK(beginDue(begun));
+  TG_CHECK(beginDue(begun, due));
   return begun;
 }
 
-/// Begins a function that is due behind a step.
-Result<std::shared_ptr<PendingCall>> Session::beginDue(const Item& func, int64_t step, double* rate) {
-  Inputs scalars;
-  TG_CHECK(fillHostScalars(func, step, scalars, rate));
-  return program_->runner().begin(func.name, scalars, false);
+/// The calls that are due behind a step, such as the update for a group of accumulated gradients.
+Result<std::vector<Session::DueCall>> Session::dueBehind(int64_t step) const {
+  std::vector<DueCall> calls;
+  for (const Item* func : program_->due(step)) {
+    DueCall& call = calls.emplace_back();
+    call.func = func;
+    TG_CHECK(fillHostScalars(*func, step, 0, call.scalars, &call.rate));
+  }
+  return calls;
 }
 
-/// Begins the functions that are due behind this step, such as the update for a group of accumulated gradients.
-Result<void> Session::beginDue(Begun& begun) {
+Result<void> Session::beginDue(Begun& begun, const std::vector<DueCall>& due) {
   begun.out.applied = !program_->update() && program_->learns();
-  for (const Item* func : program_->due(begun.out.step)) {
-    double rate = 0;
-    TG_TRY(begun.due.emplace_back(), beginDue(*func, begun.out.step, &rate));
-    if (func != program_->update()) continue;
+  for (const DueCall& call : due) {
+    TG_TRY(begun.due.emplace_back(), program_->runner().begin(call.func->name, call.scalars, false));
+    if (call.func != program_->update()) continue;
     begun.out.applied = true;
-    begun.out.learningRate = rate;
+    begun.out.learningRate = call.rate;
   }
   return {};
 }
@@ -157,11 +169,10 @@ Result<void> Session::beginDue(Begun& begun) {
 CallResult<bool> Session::repeatDue(int64_t undone) {
   return serve<bool>([&]() -> Result<bool> {
     bool called = false;
-    for (const Item* func : program_->due(steps_)) {
-      if (func == program_->update() && undone >= program_->stepsPerUpdate()) continue;
-      double rate = 0;
-      TG_TRY(const std::shared_ptr<PendingCall> call, beginDue(*func, steps_, &rate));
-      TG_CHECK(call->take());
+    TG_TRY(const std::vector<DueCall> due, dueBehind(steps_));
+    for (const DueCall& call : due) {
+      if (call.func == program_->update() && undone >= program_->stepsPerUpdate()) continue;
+      TG_CHECK(program_->runner().run(call.func->name, call.scalars, false));
       called = true;
     }
     return called;

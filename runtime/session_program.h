@@ -141,6 +141,13 @@ struct Session::Begun {
   std::vector<std::shared_ptr<PendingCall>> due;  ///< functions called behind the step (SessionProgram::due)
 };
 
+/// A call of a function that is due behind a step.
+struct Session::DueCall {
+  const Item* func = nullptr;
+  Inputs scalars;
+  double rate = 0;  ///< the first one among the scalars
+};
+
 /// Waits for the turn, locks the memory that the call may access, and runs the call's body.
 template <class T, class Body>
 CallResult<T> Session::serve(Body body, CallKind kind) {

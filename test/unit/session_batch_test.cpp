@@ -298,6 +298,39 @@ TEST_F(SessionTest, aStepInPartsSumsTheirGradients) {
                                      "the module updates after 3 calls");
 }
 
+// A step that fails has run no part of its batch.
+TEST_F(SessionTest, aRefusedStepInPartsAddsNoGradients) {
+  for (SessionOptions given : {options(), interpOptions()}) {
+    given.parts = 2;
+    given.trainPipeline = "append-grad{accumulate=2},append-adam{lr=0.1}";
+    auto session = open(batched(), given), other = open(batched(), given);
+    EXPECT_NE(messageOf(session->step(rows(6), {"nowhere"})).find("nowhere"), std::string::npos);
+    EXPECT_EQ(session->steps(), 0);
+    EXPECT_EQ(session->step(rows(6))->loss, other->step(rows(6))->loss);
+    EXPECT_TRUE(sameBits(*session->downloadParams(), *other->downloadParams()));
+  }
+}
+
+// Neither has one for whose update there is no rate: the step can be repeated with another one.
+TEST_F(SessionTest, aStepWithoutARateForItsUpdateIsNotTaken) {
+  for (SessionOptions given : {options(), interpOptions()}) {
+    given.trainPipeline = "append-grad{accumulate=2},append-sgd{lr=0.5}";
+    auto session = open(batched(), given), other = open(batched(), given);
+    ASSERT_TRUE(session->setLearningRate([](int64_t) { return -1.0; }));
+    ASSERT_TRUE(session->step(rows(5)));
+    EXPECT_NE(messageOf(session->step(rows(5))).find("is -1 at its step 1"), std::string::npos);
+    EXPECT_EQ(session->steps(), 1);
+    ASSERT_TRUE(session->resetLearningRate());
+    auto done = session->step(rows(5));
+    ASSERT_TRUE(done) << done.error().str();
+    EXPECT_EQ(done->step, 2);
+    EXPECT_TRUE(done->applied);
+    ASSERT_TRUE(other->step(rows(5)));
+    ASSERT_TRUE(other->step(rows(5)));
+    EXPECT_TRUE(sameBits(*session->downloadParams(), *other->downloadParams()));
+  }
+}
+
 /// w ← w - lr·Σ over two steps of x/2, in place of gradients.
 constexpr const char* kAccumulating = R"(
 module @accumulating {
