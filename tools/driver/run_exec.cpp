@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -113,26 +114,29 @@ Result<void> checkAllGiven(const Item& func, const Inputs& inputs) {
   return {};
 }
 
-/// "" if all elements agree within the tolerances; otherwise the first and the worst difference.
+/// "" if all elements agree, reals within the tolerances; otherwise the first and the worst difference.
 std::string difference(const std::string& name, const HostArray& got, const HostArray& expected,
                        const ExecFlags& flags) {
   int64_t wrong = 0, first = 0, worst = 0;
   double largest = -1;
+  const bool exact = !isFloat(got.dtype);
   for (int64_t i = 0; i < got.elements(); ++i) {
     double a = got.at(i), b = expected.at(i), apart = std::fabs(a - b);
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    // A relative tolerance is meaningless for infinite values.
-    if (std::isfinite(b) && apart <= flags.atol + flags.rtol * std::fabs(b)) continue;
+    // A relative tolerance is meaningless for infinite values, and for ids.
+    if (!exact && std::isfinite(b) && apart <= flags.atol + flags.rtol * std::fabs(b)) continue;
     if (wrong++ == 0) first = i;
-    if (!(apart <= largest)) largest = apart, worst = i;
+    if (std::isnan(apart)) apart = std::numeric_limits<double>::infinity();
+    if (apart > largest) largest = apart, worst = i;
   }
   if (!wrong) return "";
   auto pair = [&](int64_t i) {
     return fmt::format("[{}] is {}, expected {}", i, number(got, i), number(expected, i));
   };
-  return fmt::format("{}: {} of {} (rtol {}, atol {}); first {}; worst {}", name, wrong,
-                     countText(got.elements(), "element differs", "elements differ"), flags.rtol, flags.atol,
-                     pair(first), pair(worst));
+  const std::string within = exact ? "" : fmt::format(" (rtol {}, atol {})", flags.rtol, flags.atol);
+  return fmt::format("{}: {} of {}{}; first {}; worst {}", name, wrong,
+                     countText(got.elements(), "element differs", "elements differ"), within, pair(first),
+                     pair(worst));
 }
 
 /// The expected results, with the types that the called function has.
@@ -247,8 +251,8 @@ struct Exec : Verb {
     app.add_option("--capture", flags.captures, "also print a captured value")->option_text("NAME");
     app.add_option("--expected-output", flags.expected, "compare a result with this; exit 3 if it differs")
         ->option_text("NAME=SPEC");
-    addNumber(app, "--rtol", flags.rtol, "relative tolerance of the comparison", atLeast(0));
-    addNumber(app, "--atol", flags.atol, "absolute tolerance of the comparison", atLeast(0));
+    addNumber(app, "--rtol", flags.rtol, "relative tolerance of the comparison, for reals", atLeast(0));
+    addNumber(app, "--atol", flags.atol, "absolute tolerance of the comparison, for reals", atLeast(0));
   }
   Result<int> run(CLI::App& app, const Arguments&) override {
     TG_CHECK(withCode(exitUsage, checkOutputs(flags, model)));
