@@ -58,13 +58,6 @@ Result<HostArray> castAll(DType dtype, const Shape& shape, std::span<const std::
   return array;
 }
 
-template <class From, class Convert>
-HostArray toF32(const Shape& shape, std::span<const std::byte> raw, Convert convert) {
-  HostArray array = HostArray::zeros(DType::f32, shape);
-  convertAll<From, float>(raw, array, convert);
-  return array;
-}
-
 Result<HostArray> toI1(const Shape& shape, std::span<const std::byte> raw) {
   HostArray array = HostArray::zeros(DType::i1, shape);
   uint8_t largest = 0;
@@ -80,43 +73,16 @@ Result<HostArray> toI1(const Shape& shape, std::span<const std::byte> raw) {
 /// `beyond` says; elements are numbered from `first` on.
 Result<HostArray> quotients(FileType type, const Shape& shape, std::span<const std::byte> raw, double divisor,
                             int64_t first, Beyond beyond) {
-  std::optional<Error> wrong;
-  int64_t index = first;
-  auto rounded = [&](double value) {
-    const double quotient = value / divisor;
-    auto out = static_cast<float>(quotient);
-    if (!keeps(quotient, out) && beyond == Beyond::nearest)
-      out = std::copysign(std::numeric_limits<float>::max(), out);
-    else if (!keeps(quotient, out) && beyond == Beyond::error && !wrong)
-      wrong = misfit(index, quotient, DType::f32);
-    ++index;
-    return out;
-  };
-  auto of = [&]<class From>(From) {
-    return toF32<From>(shape, raw, [&](From value) { return rounded(static_cast<double>(value)); });
-  };
-  auto ofNarrow = [&](DType dtype) {
-    return toF32<uint16_t>(shape, raw, [&](uint16_t bits) { return rounded(narrowValue(dtype, bits)); });
-  };
   if (type == FileType::boolean) TG_CHECK(toI1(shape, raw));
-  HostArray out;
-  switch (type) {
-  case FileType::boolean:
-  case FileType::u8: out = of(uint8_t()); break;
-  case FileType::i8: out = of(int8_t()); break;
-  case FileType::i16: out = of(int16_t()); break;
-  case FileType::u16: out = of(uint16_t()); break;
-  case FileType::i32: out = of(int32_t()); break;
-  case FileType::u32: out = of(uint32_t()); break;
-  case FileType::i64: out = of(int64_t()); break;
-  case FileType::u64: out = of(uint64_t()); break;
-  case FileType::f16: out = ofNarrow(DType::f16); break;
-  case FileType::bf16: out = ofNarrow(DType::bf16); break;
-  case FileType::f32: out = of(float()); break;
-  case FileType::f64: out = of(double()); break;
+  HostArray array = HostArray::zeros(DType::f32, shape);
+  int64_t index = 0;
+  for (const double number : numbersOf(type, raw)) {
+    const double quotient = number / divisor;
+    const auto out = static_cast<float>(quotient);
+    if (beyond == Beyond::error && !keeps(quotient, out)) return misfit(first + index, quotient, DType::f32);
+    array.f32()[static_cast<size_t>(index++)] = out;
   }
-  if (wrong) return std::move(*wrong);
-  return out;
+  return array;
 }
 
 HostArray copyOf(DType dtype, const Shape& shape, std::span<const std::byte> raw) {
@@ -174,6 +140,35 @@ Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<
   HostArray out = HostArray::zeros(*goal.dtype, shape);
   for (int64_t index = 0; index < array.elements(); ++index) out.set(index, array.at(index));
   return out;
+}
+
+std::vector<double> numbersOf(FileType type, std::span<const std::byte> raw) {
+  std::vector<double> numbers(raw.size() / static_cast<size_t>(byteSize(type)));
+  auto of = [&]<class Stored>(Stored, auto number) {
+    for (size_t index = 0; index < numbers.size(); ++index) {
+      Stored stored;
+      std::memcpy(&stored, raw.data() + index * sizeof(Stored), sizeof(Stored));
+      numbers[index] = number(stored);
+    }
+  };
+  const auto same = [](auto stored) { return static_cast<double>(stored); };
+  const auto narrow = [](DType dtype) { return [dtype](uint16_t bits) { return narrowValue(dtype, bits); }; };
+  switch (type) {
+  case FileType::boolean:
+  case FileType::u8: of(uint8_t(), same); break;
+  case FileType::i8: of(int8_t(), same); break;
+  case FileType::i16: of(int16_t(), same); break;
+  case FileType::u16: of(uint16_t(), same); break;
+  case FileType::i32: of(int32_t(), same); break;
+  case FileType::u32: of(uint32_t(), same); break;
+  case FileType::i64: of(int64_t(), same); break;
+  case FileType::u64: of(uint64_t(), same); break;
+  case FileType::f16: of(uint16_t(), narrow(DType::f16)); break;
+  case FileType::bf16: of(uint16_t(), narrow(DType::bf16)); break;
+  case FileType::f32: of(float(), same); break;
+  case FileType::f64: of(double(), same); break;
+  }
+  return numbers;
 }
 
 FileType fileTypeOf(DType dtype) { return *fileTypeNamed(name(dtype)); }

@@ -48,8 +48,8 @@ constexpr DType hostType(FileType type) { return info(type).host; }
 /// Bytes of one element.
 constexpr int64_t byteSize(FileType type) { return info(type).bytes; }
 
-/// What to do with a number that is too large for f32: report an error, round it to infinity, or to the largest f32.
-enum class Beyond : uint8_t { error, infinite, nearest };
+/// What to do with a number that is too large for f32: report an error, or round it to infinity.
+enum class Beyond : uint8_t { error, infinite };
 
 /// What the elements of a file become: the host type of the file, unless told otherwise.
 struct ElementGoal {
@@ -67,6 +67,9 @@ Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<
 /// The array with every element rounded to `dtype`. Reals can be converted to reals, and finite ones must stay finite;
 /// integers must keep their values. Otherwise an error, which numbers the elements from `first` on.
 Result<HostArray> convertedTo(const HostArray& array, DType dtype, int64_t first = 0);
+
+/// The elements in f64, to which integers of 64 bits are rounded.
+std::vector<double> numbersOf(FileType type, std::span<const std::byte> raw);
 
 /// The type as which an array is written: its own; boolean for i1.
 FileType fileTypeOf(DType dtype);

@@ -215,28 +215,26 @@ Result<SafetensorsFile> openContent(size_t fileSize, const ReadBytes& read, std:
   TG_CHECK(checkLayout(entries, fileSize - data, where));
   for (const Entry& entry : entries) {
     const auto own = dtypeNamed(name(entry.type));
-    const bool kept = halves != Halves::widen && own && isNarrow(*own);
-    const bool rounded = halves == Halves::round && byteSize(entry.type) == 8;
+    const bool kept = halves == Halves::keep && own && isNarrow(*own);
     file.fileTypes.push_back(entry.type);
-    file.tensors.tensors.emplace_back(entry.name, Type::tensor(kept      ? *own
-                                                               : rounded ? DType::f32
-                                                                         : hostType(entry.type),
-                                                               entry.shape));
+    file.tensors.tensors.emplace_back(entry.name,
+                                      Type::tensor(kept ? *own : hostType(entry.type), entry.shape));
   }
-  file.tensors.read = [read, data, where, halves, types = file.tensors.tensors, entries = std::move(entries)](
-                          size_t tensor, int64_t first, std::span<std::byte> out) -> Result<void> {
+  file.stored = [read, data, entries](size_t tensor, int64_t first, std::span<std::byte> out) {
+    const Entry& entry = entries[tensor];
+    return read(data + entry.begin + static_cast<size_t>(first * byteSize(entry.type)), out);
+  };
+  file.tensors.read = [stored = file.stored, where, types = file.tensors.tensors,
+                       entries = std::move(entries)](size_t tensor, int64_t first,
+                                                     std::span<std::byte> out) -> Result<void> {
     const Entry& entry = entries[tensor];
     const DType dtype = types[tensor].second.dtype;
-    const size_t at = data + entry.begin + static_cast<size_t>(first * byteSize(entry.type));
     // Most elements have the same bytes in the file and in memory.
-    if (dtypeNamed(name(entry.type)) == dtype && dtype != DType::i1) return read(at, out);
+    if (dtypeNamed(name(entry.type)) == dtype && dtype != DType::i1) return stored(tensor, first, out);
     const int64_t count = static_cast<int64_t>(out.size()) / byteSize(dtype);
     std::vector<std::byte> raw(static_cast<size_t>(count * byteSize(entry.type)));
-    TG_CHECK(read(at, raw));
-    ElementGoal goal;
-    if (halves == Halves::round && byteSize(entry.type) == 8) goal.divisor = 1;
-    auto array = fromFileElements(entry.type, Shape{count}, raw, goal, first,
-                                  halves == Halves::round ? Beyond::nearest : Beyond::error);
+    TG_CHECK(stored(tensor, first, raw));
+    auto array = fromFileElements(entry.type, Shape{count}, raw, {}, first, Beyond::error);
     if (!array) return fail("{}: tensor '{}': {}", where, entry.name, array.error().message());
     std::ranges::copy(array->bytes, out.begin());
     return {};

@@ -42,14 +42,15 @@ using ByteSink = std::function<Result<void>(std::span<const std::byte>)>;
 Result<void> formatSafetensors(const TensorSource& tensors,
                                const std::map<std::string, std::string>& metadata, const ByteSink& sink);
 
-/// Whether F16 and BF16 are read as f32, which holds all their values, or as 16-bit types. `round` does the latter, and
-/// takes numbers of 64 bits as the nearest finite f32, where others must fit.
-enum class Halves : uint8_t { widen, keep, round };
+/// Whether F16 and BF16 are read as f32, which holds all their values, or as 16-bit types.
+enum class Halves : uint8_t { widen, keep };
 
 /// An open file whose tensors are read on demand.
 struct SafetensorsFile {
   TensorSource tensors;             ///< in the order of their bytes, with the types as which they are read
   std::vector<FileType> fileTypes;  ///< of each tensor in the file
+  /// Fills `out` with elements of a tensor from `first` on as the file has them, of type `fileTypes`.
+  std::function<Result<void>(size_t tensor, int64_t first, std::span<std::byte> out)> stored;
   std::map<std::string, std::string> metadata;
 };
 /// Errors and types are those of `readSafetensors`; elements that do not fit are reported when they are read.

@@ -60,42 +60,58 @@ std::string notFiniteIn(const std::string& name, const Type& type, int64_t first
   return fmt::format("{} is {}", elementName(name, type.shape, first + place), value.at(0));
 }
 
-TensorFacts tensorFacts(const std::string& name, const HostArray& array) {
-  TensorFacts facts;
-  facts.name = name;
-  facts.shape = array.shape;
-  // Welford's recurrence avoids the cancellation of squares of large values.
-  double squares = 0;
-  int64_t count = 0;
-  for (int64_t i = 0; i < array.elements(); ++i) {
-    const double value = array.at(i);
+/// Statistics of numbers that come one after another. Numbers and sums of squares of f64 fit its type.
+class Statistics {
+ public:
+  void add(double value) {
     if (!std::isfinite(value)) {
-      ++facts.nonFinite;
-      continue;
+      ++nonFinite_;
+      return;
     }
-    facts.min = count ? std::min(facts.min, value) : value;
-    facts.max = count ? std::max(facts.max, value) : value;
-    const double before = value - facts.mean;
-    facts.mean += before / static_cast<double>(++count);
-    squares += before * (value - facts.mean);
+    min_ = count_ ? std::min(min_, value) : value;
+    max_ = count_ ? std::max(max_, value) : value;
+    // Welford's recurrence avoids the cancellation of squares of large values.
+    const long double before = value - mean_;
+    mean_ += before / static_cast<long double>(++count_);
+    squares_ += before * (value - mean_);
   }
-  if (count) facts.std = std::sqrt(squares / static_cast<double>(count));
-  return facts;
-}
+  void write(TensorFacts& facts) const {
+    facts.nonFinite = nonFinite_;
+    facts.min = min_;
+    facts.max = max_;
+    facts.mean = static_cast<double>(mean_);
+    if (count_) facts.std = static_cast<double>(std::sqrt(squares_ / static_cast<long double>(count_)));
+  }
+
+ private:
+  int64_t count_ = 0, nonFinite_ = 0;
+  double min_ = 0, max_ = 0;
+  long double mean_ = 0, squares_ = 0;
+};
 
 Result<FileFacts> fileFacts(const std::string& path) {
-  auto read = readSafetensors(path, Halves::keep);
-  if (!read) read = readSafetensors(path, Halves::round);  // numbers of 64 bits may not fit
-  if (!read) return read.takeError();
-  Safetensors file = std::move(*read);
+  TG_TRY(SafetensorsFile file, openSafetensors(path, Halves::keep));
   FileFacts out;
   out.metadata = std::move(file.metadata);
-  for (size_t i = 0; i < file.tensors.size(); ++i) {
-    const auto& [name, array] = file.tensors[i];
-    TensorFacts facts = tensorFacts(name, array);
-    facts.dtype = info(file.fileTypes[i]).safetensors;
-    facts.bytes = array.elements() * byteSize(file.fileTypes[i]);
-    out.tensors.push_back(std::move(facts));
+  for (size_t i = 0; i < file.fileTypes.size(); ++i) {
+    const auto& [name, type] = file.tensors.tensors[i];
+    const FileType stored = file.fileTypes[i];
+    TensorFacts& facts = out.tensors.emplace_back();
+    facts.name = name;
+    facts.dtype = info(stored).safetensors;
+    facts.shape = type.shape;
+    facts.bytes = type.elements() * byteSize(stored);
+    Statistics statistics;
+    std::vector<std::byte> raw;
+    TG_CHECK(eachPiece(type, [&](int64_t first, int64_t count) -> Result<void> {
+      raw.resize(static_cast<size_t>(count * byteSize(stored)));
+      TG_CHECK(file.stored(i, first, raw));
+      for (const double number : numbersOf(stored, raw)) statistics.add(number);
+      return {};
+    }));
+    statistics.write(facts);
+    if (stored == FileType::boolean && facts.max > 1)
+      return fail("{}: tensor '{}': expected booleans stored as 0 or 1, got {}", path, name, facts.max);
   }
   return out;
 }

@@ -24,9 +24,6 @@ struct TensorFacts {
   double std = 0;  ///< of the population, without Bessel's correction
 };
 
-/// Everything except `dtype` and `bytes`, for one array.
-TensorFacts tensorFacts(const std::string& name, const HostArray& array);
-
 /// The index of the first element that is infinite or NaN; elements() if all are finite.
 int64_t firstNotFinite(const HostArray& array);
 /// The same for one piece of a tensor, as text such as `w[0, 3] is nan`; "" if all are finite.
@@ -37,7 +34,7 @@ struct FileFacts {
   std::vector<TensorFacts> tensors;  ///< in the order of their bytes
   std::map<std::string, std::string> metadata;
 };
-/// Reads a whole safetensors file and computes the statistics of its tensors.
+/// Reads a safetensors file piece by piece and computes the statistics of its tensors.
 Result<FileFacts> fileFacts(const std::string& path);
 
 }  // namespace tg

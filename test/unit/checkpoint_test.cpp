@@ -338,7 +338,13 @@ TEST_F(Checkpoints, TheLockTellsWhetherARunLives) {
   ASSERT_OK(RunLock::take(run_));
 }
 
-TEST(TensorFacts, OfFiniteElements) {
+TEST_F(Checkpoints, FactsAreOfFiniteElements) {
+  auto tensorFacts = [&](const std::string& name, const HostArray& array) {
+    const std::vector<std::pair<std::string, HostArray>> tensors = {{name, array}};
+    EXPECT_TRUE(writeSafetensors(path("facts"), sourceOf(tensors), {}));
+    const auto facts = fileFacts(path("facts"));
+    return facts && facts->tensors.size() == 1 ? facts->tensors[0] : TensorFacts();
+  };
   const auto inf = std::numeric_limits<double>::infinity();
   const TensorFacts far =
       tensorFacts("far", arrayOf(DType::f32, {4}, {16777216, 16777218, 16777220, 16777222}));

@@ -22,7 +22,8 @@ def read(path):
 def write(path):
     parts = {"broken": ("F32", [4], struct.pack("<4f", -1, math.nan, 3, -math.inf)),
              "brain": ("BF16", [2], struct.pack("<2H", 0x3f00, 0x3fc0)),
-             "long": ("I64", [1, 2], struct.pack("<2q", -3, 5))}
+             "long": ("I64", [1, 2], struct.pack("<2q", -3, 5)),
+             "wide": ("F64", [3], struct.pack("<3d", 1e300, -1e300, 1.5))}
     header, body = {"__metadata__": {"made by": "hand"}}, b""
     for name, (dtype, shape, data) in parts.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
