@@ -156,6 +156,7 @@ struct Eval : Verb {
     model.file = RunDir{runDir}.model();
     if (app.count("--device") == 0) model.device = then.device;
     if (app.count("--seed") == 0) model.seed = then.seed;
+    runSeed_ = then.seed;
     if (flags.batches < 0) flags.batches = started.evalBatches;
     return {};
   }
@@ -173,9 +174,11 @@ struct Eval : Verb {
       }
       return openEvalFeed(options, *source.func(kEval));
     }
-    TG_TRY(auto feed,
-           openData(source, trained.state ? trained.state->seed : model.seed, started, trained.vocabulary));
-    const std::string then = trained.state ? trained.state->dataHash : "";
+    // Parameters of another run are evaluated on this run's split, and say nothing of its data.
+    std::error_code error;
+    const bool own = trained.state && fs::equivalent(trained.run, runDir, error);
+    TG_TRY(auto feed, openData(source, own ? trained.state->seed : runSeed_, started, trained.vocabulary));
+    const std::string then = own ? trained.state->dataHash : "";
     if (model.firstRank() && comparableData(then) && feed->fingerprint() != then)
       fmt::print(stderr, "warning: the data of {} was changed since it was trained\n", runDir);
     return feed;
@@ -198,6 +201,8 @@ struct Eval : Verb {
     }
     return openModel(model, std::move(source), {kEval});
   }
+
+  uint64_t runSeed_ = 0;  ///< the seed in the run's config.toml, which splits its data
 
   Result<Evaluation> meansOf(Session& session, const Feed& feed, int64_t batches, bool& sessionFailed) const {
     if (model.ranks) return evaluateTogether(session, feed, batches, sessionFailed, *model.ranks);
