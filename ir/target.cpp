@@ -90,27 +90,40 @@ Json shapesToJson(const std::vector<CoopShape>& shapes) {
   return out;
 }
 
-bool readShapes(const Attr& attr, std::vector<CoopShape>& shapes) {
-  shapes.clear();
-  if (attr.kind != Attr::Kind::array) return false;
-  for (const Attr& row : attr.list) {
-    if (row.kind != Attr::Kind::array || row.list.size() != 5) return false;
-    for (int at = 0; at < 3; ++at)
-      if (row.list[at].kind != Attr::Kind::integer || row.list[at].integer < 1) return false;
-    CoopShape& shape = shapes.emplace_back(
-        CoopShape{row.list[0].integer, row.list[1].integer, row.list[2].integer, DType::f16, DType::f32});
-    if (!readElements(row.list[3].text, row.list[4].text, shape)) return false;
-  }
-  return true;
+Json membersOf(const Target& target) {
+  Json json;
+  eachMember(target, [&](const char* name, const auto& member) {
+    if constexpr (isShapes<decltype(member)>)
+      json[name] = shapesToJson(member);
+    else
+      json[name] = member;
+  });
+  return json;
 }
 
-Attr shapesToAttr(const std::vector<CoopShape>& shapes) {
-  std::vector<Attr> rows;
-  for (const CoopShape& each : shapes)
-    rows.push_back(Attr::array({Attr::of(each.m), Attr::of(each.n), Attr::of(each.k),
-                                Attr::string(std::string(name(each.operand))),
-                                Attr::string(std::string(name(each.result)))}));
-  return Attr::array(std::move(rows));
+/// A member's value as JSON; an object for what no member can be.
+Json jsonOf(const Attr& attr) {
+  switch (attr.kind) {
+  case Attr::Kind::boolean: return attr.integer != 0;
+  case Attr::Kind::integer: return attr.integer;
+  case Attr::Kind::real: return attr.real;
+  case Attr::Kind::string: return attr.text;
+  case Attr::Kind::array: {
+    Json elements = Json::array();
+    for (const Attr& each : attr.list) elements.push_back(jsonOf(each));
+    return elements;
+  }
+  default: return Json::object();
+  }
+}
+
+Attr attrOf(const Json& json) {
+  if (json.is_boolean()) return Attr::boolean(json.get<bool>());
+  if (json.is_string()) return Attr::string(json.get<std::string>());
+  if (!json.is_array()) return Attr::of(json.get<int64_t>());
+  std::vector<Attr> elements;
+  for (const Json& each : json) elements.push_back(attrOf(each));
+  return Attr::array(std::move(elements));
 }
 
 /// The largest subgroup in Vulkan.
@@ -147,19 +160,6 @@ Result<void> checkMembers(const Target& target) {
     return fail("target '{}': allocation {} is not a multiple of alignment {}", target.name,
                 target.allocation, target.alignment);
   return {};
-}
-
-/// A target to read given members into: it has the values of vulkan-min, but not its name.
-Target unnamed() {
-  Target target;
-  target.name = "unnamed";
-  return target;
-}
-
-/// By default an allocation holds the largest binding.
-void defaultAllocation(Target& target) {
-  const int64_t range = alignTo(target.storageRange, target.alignment);
-  target.allocation = std::max(target.allocation, range);
 }
 
 }  // namespace
@@ -205,7 +205,7 @@ std::vector<TraitRow> traitRows() {
 #include "ir/traits.def"
   };
   for (size_t column = 0; column < std::size(kShipped); ++column) {
-    const Json json = Json::parse(targetToJson(shipped(column)));
+    const Json json = membersOf(shipped(column));
     for (TraitRow& row : rows) {
       const Json& value = json[std::string(row.name)];
       row.values.push_back(value.is_string() ? value.get<std::string>() : jsonText(value));
@@ -249,15 +249,16 @@ static Result<Json> objectOf(std::string_view text, std::string_view file) {
   }
 }
 
-Result<Target> targetFromJson(std::string_view text, std::string_view file) {
-  TG_TRY(const Json json, objectOf(text, file));
-  Target target = unnamed();
+/// The target with the given members. Errors begin with `where`.
+static Result<Target> targetOfMembers(const Json& given, std::string_view where) {
+  Target target;  // missing members are those of vulkan-min
+  target.name = "unnamed";
+  std::set<std::string_view> known;
   std::string wrong;
-  size_t used = 0;
   eachMember(target, [&](const char* name, auto& member) {
-    auto it = json.find(name);
-    if (it == json.end()) return;
-    ++used;
+    known.insert(name);
+    auto it = given.find(name);
+    if (it == given.end()) return;
     using T = std::decay_t<decltype(member)>;
     auto expect = [&](bool fits, const char* what) {
       if (!fits && wrong.empty())
@@ -274,72 +275,36 @@ Result<Target> targetFromJson(std::string_view text, std::string_view file) {
       if (fits) member = it->template get<T>();
     }
   });
-  if (!wrong.empty()) return fail("{}: {}", file, wrong);
-  for (const auto& item : json.items()) {
-    const std::string& key = item.key();
-    bool known = false;
-    eachMember(target, [&](std::string_view name, auto&) { known = known || name == key; });
-    if (!known) return fail("{}: unknown member '{}'", file, key);
-  }
-  if (isLimit(target.alignment) && isLimit(target.storageRange) && !json.contains("allocation"))
-    defaultAllocation(target);
+  if (!wrong.empty()) return fail("{}: {}", where, wrong);
+  for (const auto& item : given.items())
+    if (!known.contains(item.key())) return fail("{}: unknown member '{}'", where, item.key());
+  // By default an allocation holds the largest binding.
+  if (isLimit(target.alignment) && isLimit(target.storageRange) && !given.contains("allocation"))
+    target.allocation = std::max(target.allocation, alignTo(target.storageRange, target.alignment));
+  return target;
+}
+
+Result<Target> targetFromJson(std::string_view text, std::string_view file) {
+  TG_TRY(const Json json, objectOf(text, file));
+  TG_TRY(Target target, targetOfMembers(json, file));
   if (auto good = checkMembers(target); !good) return fail("{}: {}", file, good.error().message());
   return target;
 }
 
-std::string targetToJson(const Target& target) {
-  Json json;
-  eachMember(target, [&](const char* name, const auto& member) {
-    if constexpr (isShapes<decltype(member)>)
-      json[name] = shapesToJson(member);
-    else
-      json[name] = member;
-  });
-  return jsonText(json, 2) + "\n";
-}
+std::string targetToJson(const Target& target) { return jsonText(membersOf(target), 2) + "\n"; }
 
 Attr targetToAttr(const Target& target) {
   AttrList members;
-  eachMember(target, [&](const char* name, const auto& member) {
-    using T = std::decay_t<decltype(member)>;
-    if constexpr (isShapes<T>)
-      members.push_back({name, shapesToAttr(member)});
-    else if constexpr (std::is_same_v<T, std::string>)
-      members.push_back({name, Attr::string(member)});
-    else if constexpr (std::is_same_v<T, bool>)
-      members.push_back({name, Attr::boolean(member)});
-    else
-      members.push_back({name, Attr::of(member)});
-  });
+  const Json json = membersOf(target);
+  for (const auto& member : json.items()) members.push_back({member.key(), attrOf(member.value())});
   return Attr::dictionary(std::move(members));
 }
 
 Result<Target> targetFromAttr(const Attr& attr) {
   if (attr.kind != Attr::Kind::dict) return fail("the module's target attribute is not {member = value, …}");
-  Target target = unnamed();
-  for (const NamedAttr& given : attr.dict) {
-    bool known = false, fits = false;
-    eachMember(target, [&](std::string_view name, auto& member) {
-      if (name != given.name) return;
-      known = true;
-      using T = std::decay_t<decltype(member)>;
-      if constexpr (isShapes<T>) {
-        fits = readShapes(given.value, member);
-        return;
-      }
-      fits = given.value.kind == (std::is_same_v<T, std::string> ? Attr::Kind::string
-                                  : std::is_same_v<T, bool>      ? Attr::Kind::boolean
-                                                                 : Attr::Kind::integer);
-      if constexpr (std::is_same_v<T, std::string>)
-        member = given.value.text;
-      else if constexpr (!isShapes<T>)
-        member = given.value.integer;
-    });
-    if (!known) return fail("the module's target has the unknown member '{}'", given.name);
-    if (!fits) return fail("the module's target has a member '{}' of the wrong type", given.name);
-  }
-  if (isLimit(target.alignment) && isLimit(target.storageRange) && !attr.find("allocation"))
-    defaultAllocation(target);
+  Json members = Json::object();
+  for (const NamedAttr& given : attr.dict) members[given.name] = jsonOf(given.value);
+  TG_TRY(Target target, targetOfMembers(members, "the module's target"));
   TG_CHECK(checkMembers(target));
   return target;
 }
