@@ -69,6 +69,27 @@ Result<HostArray> toI1(const Shape& shape, std::span<const std::byte> raw) {
   return array;
 }
 
+/// Calls `fn` with a value of the C++ type in which files hold such elements: uint16_t for f16 and bf16.
+template <class Fn>
+auto withStored(FileType type, Fn fn) {
+  switch (type) {
+  case FileType::boolean:
+  case FileType::u8: return fn(uint8_t());
+  case FileType::i8: return fn(int8_t());
+  case FileType::i16: return fn(int16_t());
+  case FileType::u16:
+  case FileType::f16:
+  case FileType::bf16: return fn(uint16_t());
+  case FileType::i32: return fn(int32_t());
+  case FileType::u32: return fn(uint32_t());
+  case FileType::i64: return fn(int64_t());
+  case FileType::u64: return fn(uint64_t());
+  case FileType::f32: return fn(float());
+  case FileType::f64: break;
+  }
+  return fn(double());
+}
+
 /// The elements divided by a number, in f32. The quotient is computed in f64. A finite one beyond f32 becomes what
 /// `beyond` says; elements are numbered from `first` on.
 Result<HostArray> quotients(FileType type, const Shape& shape, std::span<const std::byte> raw, double divisor,
@@ -101,26 +122,12 @@ std::optional<FileType> fileTypeNamed(std::string_view name) {
 static Result<HostArray> asHostType(FileType type, const Shape& shape, std::span<const std::byte> raw,
                                     DType integers, int64_t first, Beyond beyond) {
   if (type == FileType::f32 || fileTypeOf(integers) == type) return copyOf(hostType(type), shape, raw);
-  auto cast = [&]<class From>(From) {
+  if (type == FileType::boolean) return toI1(shape, raw);
+  if (isFloat(hostType(type))) return quotients(type, shape, raw, 1, first, beyond);
+  return withStored(type, [&]<class From>(From) {
     return integers == DType::u32 ? castAll<From, uint32_t>(DType::u32, shape, raw, first)
                                   : castAll<From, int32_t>(DType::i32, shape, raw, first);
-  };
-  switch (type) {
-  case FileType::boolean: return toI1(shape, raw);
-  case FileType::i8: return cast(int8_t());
-  case FileType::u8: return cast(uint8_t());
-  case FileType::i16: return cast(int16_t());
-  case FileType::u16: return cast(uint16_t());
-  case FileType::i32: return cast(int32_t());
-  case FileType::u32: return cast(uint32_t());
-  case FileType::i64: return cast(int64_t());
-  case FileType::u64: return cast(uint64_t());
-  case FileType::f32:
-  case FileType::f16:
-  case FileType::bf16:
-  case FileType::f64: break;
-  }
-  return quotients(type, shape, raw, 1, first, beyond);
+  });
 }
 
 Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<const std::byte> raw,
@@ -144,30 +151,17 @@ Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<
 
 std::vector<double> numbersOf(FileType type, std::span<const std::byte> raw) {
   std::vector<double> numbers(raw.size() / static_cast<size_t>(byteSize(type)));
-  auto of = [&]<class Stored>(Stored, auto number) {
+  const std::optional<DType> dtype = dtypeNamed(name(type));
+  const bool narrow = dtype && isNarrow(*dtype);
+  withStored(type, [&]<class Stored>(Stored) {
     for (size_t index = 0; index < numbers.size(); ++index) {
       Stored stored;
       std::memcpy(&stored, raw.data() + index * sizeof(Stored), sizeof(Stored));
-      numbers[index] = number(stored);
+      numbers[index] = static_cast<double>(stored);
+      if constexpr (std::is_same_v<Stored, uint16_t>)
+        if (narrow) numbers[index] = narrowValue(*dtype, stored);
     }
-  };
-  const auto same = [](auto stored) { return static_cast<double>(stored); };
-  const auto narrow = [](DType dtype) { return [dtype](uint16_t bits) { return narrowValue(dtype, bits); }; };
-  switch (type) {
-  case FileType::boolean:
-  case FileType::u8: of(uint8_t(), same); break;
-  case FileType::i8: of(int8_t(), same); break;
-  case FileType::i16: of(int16_t(), same); break;
-  case FileType::u16: of(uint16_t(), same); break;
-  case FileType::i32: of(int32_t(), same); break;
-  case FileType::u32: of(uint32_t(), same); break;
-  case FileType::i64: of(int64_t(), same); break;
-  case FileType::u64: of(uint64_t(), same); break;
-  case FileType::f16: of(uint16_t(), narrow(DType::f16)); break;
-  case FileType::bf16: of(uint16_t(), narrow(DType::bf16)); break;
-  case FileType::f32: of(float(), same); break;
-  case FileType::f64: of(double(), same); break;
-  }
+  });
   return numbers;
 }
 
