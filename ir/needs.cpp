@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "ir/divide.h"
 #include "ir/json_text.h"
@@ -165,15 +164,15 @@ void join(KernelNeeds& into, const KernelNeeds& other) {
   for (const MatrixProduct& each : other.products) addOnce(into.products, each);
 }
 
-std::string needsToJson(const KernelNeeds& needs) {
-  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+Json needsToJson(const KernelNeeds& needs) {
+  Json out = Json::object();
   for (size_t i = 0; i < kLimitCount; ++i) out[kLimits[i].name] = needs.amounts[i];
   out["subgroup"] = needs.subgroup;
   out["capabilities"] = needs.capabilities;
-  out["coopmat"] = nlohmann::ordered_json::array();
+  out["coopmat"] = Json::array();
   for (const MatrixProduct& each : needs.products)
     out["coopmat"].push_back({each.m, each.n, each.k, each.operand, each.result});
-  return jsonText(out);
+  return out;
 }
 
 std::string sentence(const Unmet& need) {

@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "ir/location.h"
 #include "ir/module.h"
 #include "ir/result.h"
@@ -56,7 +58,7 @@ void join(KernelNeeds& into, const KernelNeeds& other);
 
 /// A JSON object with a member for each limit, and `subgroup`, `capabilities` and `coopmat`, as a bundle's manifest
 /// has it.
-std::string needsToJson(const KernelNeeds& needs);
+nlohmann::ordered_json needsToJson(const KernelNeeds& needs);
 
 /// An unmet need in words: "it has 9 storage buffers and the limit is 8", "it needs f16 storage (…), which the device
 /// lacks".

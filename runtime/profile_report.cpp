@@ -31,7 +31,7 @@ Json kernelRow(const ProfiledKernel& kernel, const Ceilings& ceilings) {
               {"gflop_per_s", kernel.counted ? Json(kernel.gigaflopsPerSecond()) : Json()},
               {"bound", place.compute ? "compute" : "memory"},
               {"of_roof", place.share}};
-  row.update(Json::parse(toJson(kernel.statistics)));
+  row.update(toJson(kernel.statistics));
   return row;
 }
 

@@ -64,7 +64,7 @@ Json asJson(const Item& buffer, const Target& target) {
 
 Json asJson(const KernelNeeds& needs) {
   Json out = {{"vulkan", "1.2"}};
-  out.update(Json::parse(needsToJson(needs)));
+  out.update(needsToJson(needs));
   return out;
 }
 

@@ -67,9 +67,9 @@ std::string sentence(const KernelStatistics& statistics) {
   return out;
 }
 
-std::string toJson(const KernelStatistics& statistics) {
+Json toJson(const KernelStatistics& statistics) {
   Json out = Json::object();
-  if (statistics.told.empty()) return jsonText(out);
+  if (statistics.told.empty()) return out;
   auto add = [&](const char* name, std::optional<double> figure) {
     if (figure) out[name] = *figure;
   };
@@ -79,7 +79,7 @@ std::string toJson(const KernelStatistics& statistics) {
   add("spills", statistics.spills());
   add("scratch_bytes", statistics.scratchBytes());
   for (const Statistic& each : statistics.told) out["driver_tells"][each.name] = each.value;
-  return jsonText(out);
+  return out;
 }
 
 std::vector<Statistic> statisticsOf(const DeviceState& state, VkPipeline pipeline) {

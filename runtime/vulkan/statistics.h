@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 namespace tg::vulkan {
 
 /// A figure with the driver's name for it.
@@ -35,6 +37,6 @@ std::string sentence(const KernelStatistics& statistics);
 
 /// The same as a JSON object: `registers`, `shared_bytes`, `declared_shared_bytes`, `spills`, `scratch_bytes`, and all
 /// of the driver's figures by its own names in `driver_tells`. Empty without statistics.
-std::string toJson(const KernelStatistics& statistics);
+nlohmann::ordered_json toJson(const KernelStatistics& statistics);
 
 }  // namespace tg::vulkan

@@ -182,7 +182,7 @@ TEST(Targets, ThoseThatShipAreWhatTheirTextSays) {
 // A bundle is checked by what stands here.
 TEST(Needs, AllOfThemAreInTheirText) {
   const KernelNeeds needs = manyNeeds();
-  const nlohmann::json json = nlohmann::json::parse(needsToJson(needs));
+  const nlohmann::json json = needsToJson(needs);
   for (size_t i = 0; i < kLimitCount; ++i) EXPECT_EQ(json.at(kLimits[i].name), needs.amounts[i]);
   EXPECT_EQ(json.at("subgroup"), 32);
   EXPECT_EQ(json.at("capabilities").size(), needs.capabilities.size());

@@ -93,7 +93,7 @@ Json toJson(const std::vector<TunedRegion>& regions) {
     Json schedules = Json::array();
     for (const TimedSchedule& each : region.schedules) {
       Json row = {{"schedule", each.schedule.str()}, {"us", each.least}, {"median_us", each.median}};
-      row.update(Json::parse(toJson(each.statistics)));
+      row.update(toJson(each.statistics));
       schedules.push_back(std::move(row));
     }
     out.push_back({{"key", region.key},
