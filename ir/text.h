@@ -60,6 +60,9 @@ std::string nearestName(std::string_view name, const std::vector<std::string>& k
 /// XXH3-64 of the bytes as 16 hexadecimal digits: identifies texts in modules, checkpoints and caches.
 std::string textHash(std::string_view bytes);
 
+/// A text as it stands between single quotes in a command of a shell.
+std::string insideQuotes(std::string_view text);
+
 std::string base64Encode(std::string_view bytes);
 /// Nothing if the text is not valid base64.
 std::optional<std::string> base64Decode(std::string_view text);

@@ -8,6 +8,7 @@
 #include "ir/file_io.h"
 #include "ir/parser.h"
 #include "ir/stopwatch.h"
+#include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/pass.h"
 #include "passes/pass_options.h"
@@ -113,9 +114,8 @@ static Error brokenBy(const PipelineStep& step, std::string what, Error why, con
 }
 
 std::string reproducerText(const std::string& pipeline, const std::string& module) {
-  std::string quoted;  // for a shell, between single quotes
-  for (const char c : pipeline) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return fmt::format("// Reproduce: tg-opt --pass-pipeline='{}' THIS_FILE\n{}", quoted, module);
+  return fmt::format("// Reproduce: tg-opt --pass-pipeline='{}' THIS_FILE\n{}", insideQuotes(pipeline),
+                     module);
 }
 
 std::string PassManager::writeReproducer(int index, const std::string& before) const {

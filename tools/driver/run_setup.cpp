@@ -50,10 +50,7 @@ std::string shellWord(const std::string& word) {
   bool plain =
       !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                               "_-+./:=,@%") == std::string::npos;
-  if (plain) return word;
-  std::string quoted = "'";
-  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
+  return plain ? word : "'" + insideQuotes(word) + "'";
 }
 
 bool beginsSafetensors(std::string_view bytes) {

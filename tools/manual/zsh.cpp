@@ -5,18 +5,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ir/text.h"
 #include "tools/manual/manual.h"
 
 namespace tg {
 
 namespace {
-
-/// A text inside single quotes.
-std::string inQuotes(std::string_view text) {
-  std::string out;
-  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out;
-}
 
 /// Escapes a description or message for a specification, in which some characters have a meaning.
 std::string plain(std::string_view text) {
@@ -25,7 +19,7 @@ std::string plain(std::string_view text) {
     if (c == '[' || c == ']' || c == ':' || c == '\\') out += '\\';
     out += c;
   }
-  return inQuotes(out);
+  return insideQuotes(out);
 }
 
 /// The name of a function, such as `_tg_opt_append_adam`.
@@ -76,7 +70,7 @@ std::string specs(const ToolCard& tool, const std::string& program) {
   std::string out;
   for (const OptionCard& option : tool.options) {
     std::string mark =
-        option.value.empty() ? "" : ":" + plain(option.value) + ":" + inQuotes(action(option, program));
+        option.value.empty() ? "" : ":" + plain(option.value) + ":" + insideQuotes(action(option, program));
     for (const std::string& name : option.names) {
       std::string form = name;
       if (option.bare)
