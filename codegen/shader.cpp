@@ -116,12 +116,4 @@ Result<std::vector<uint32_t>> compileGlsl(const GlslText& glsl, const std::strin
   return words;
 }
 
-std::string disassemble(const std::vector<uint32_t>& words) {
-  std::string text;
-  spvtools::SpirvTools tools(kEnvironment);
-  bool fine = tools.Disassemble(words, &text,
-                                SPV_BINARY_TO_TEXT_OPTION_INDENT | SPV_BINARY_TO_TEXT_OPTION_FRIENDLY_NAMES);
-  return fine ? text : "; not a SPIR-V module\n";
-}
-
 }  // namespace tg

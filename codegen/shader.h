@@ -20,7 +20,4 @@ namespace tg {
 Result<std::vector<uint32_t>> compileGlsl(const GlslText& glsl, const std::string& kernelName,
                                           ShaderCache* cache = nullptr);
 
-/// SPIR-V as assembly text with friendly names, or a message if the words are no module.
-std::string disassemble(const std::vector<uint32_t>& words);
-
 }  // namespace tg

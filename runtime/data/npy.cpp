@@ -169,14 +169,6 @@ Result<NpyLayout> parseNpyLayout(std::span<const std::byte> first, size_t size, 
   return NpyLayout{*type, *shape, text.end};
 }
 
-Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view where) {
-  TG_TRY(const NpyLayout layout, parseNpyLayout(bytes, bytes.size(), where));
-  auto array =
-      fromFileElements(layout.type, layout.shape, bytes.subspan(layout.start), {}, 0, Beyond::infinite);
-  if (!array) return fail("{}: {}", where, array.error().message());
-  return array;
-}
-
 std::vector<std::byte> formatNpy(const HostArray& array) {
   const FileType type = tg::fileTypeOf(array.dtype);
   // A tuple of one element ends in a comma; longer ones are written as NumPy writes them.

@@ -14,11 +14,6 @@
 
 namespace tg {
 
-/// Reads the bytes of a .npy file, which errors call `where`. Dtypes f4, f8 and f2 become f32; i1, i2, i4, i8, u1, u2
-/// and u8 become i32 (64-bit values only if they fit); u4 becomes u32, b1 i1. Big-endian, structured and Fortran-ordered
-/// arrays are errors, which say what was expected.
-Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view where);
-
 /// The position of an array's elements in a file, and their type and shape.
 struct NpyLayout {
   FileType type;
@@ -31,7 +26,8 @@ constexpr size_t kNpyStart = 12;
 /// another format.
 size_t npyHeaderEnd(std::span<const std::byte> first);
 /// The layout of an array file of `size` bytes, whose first bytes, with the whole header, are given. An error unless
-/// the elements take as many bytes as the header says.
+/// the elements take as many bytes as the header says. Big-endian, structured and Fortran-ordered arrays are errors,
+/// which say what was expected.
 Result<NpyLayout> parseNpyLayout(std::span<const std::byte> first, size_t size, std::string_view where);
 
 /// The bytes of a version 1 file: f32 as f4, f16 as f2, i32 as i4, u32 as u4, i1 as b1.

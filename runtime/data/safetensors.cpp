@@ -242,22 +242,7 @@ Result<SafetensorsFile> openContent(size_t fileSize, const ReadBytes& read, std:
   return file;
 }
 
-Result<Safetensors> contentOf(SafetensorsFile file) {
-  TG_TRY(auto arrays, readAll(file.tensors));
-  return Safetensors{std::move(arrays), std::move(file.metadata), std::move(file.fileTypes)};
-}
-
 }  // namespace
-
-Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::string_view where,
-                                     Halves halves) {
-  auto read = [bytes](size_t offset, std::span<std::byte> to) -> Result<void> {
-    std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(offset), to.size(), to.begin());
-    return {};
-  };
-  TG_TRY(SafetensorsFile file, openContent(bytes.size(), read, std::string(where), halves));
-  return contentOf(std::move(file));
-}
 
 Result<SafetensorsFile> openSafetensors(const std::string& path, Halves halves) {
   TG_TRY(const std::shared_ptr<const DataFile> file, DataFile::open(path));
@@ -267,7 +252,8 @@ Result<SafetensorsFile> openSafetensors(const std::string& path, Halves halves) 
 
 Result<Safetensors> readSafetensors(const std::string& path, Halves halves) {
   TG_TRY(SafetensorsFile file, openSafetensors(path, halves));
-  return contentOf(std::move(file));
+  TG_TRY(auto arrays, readAll(file.tensors));
+  return Safetensors{std::move(arrays), std::move(file.metadata), std::move(file.fileTypes)};
 }
 
 }  // namespace tg

@@ -59,8 +59,5 @@ Result<SafetensorsFile> openSafetensors(const std::string& path, Halves halves =
 /// Reads F32, F64, F16 and BF16 as f32; I32, I64 (if it fits), I16, I8, U16 and U8 as i32; U32 as u32; BOOL as i1. The
 /// header must describe the file's bytes exactly, or it is an error.
 Result<Safetensors> readSafetensors(const std::string& path, Halves halves = Halves::widen);
-/// The same for bytes in memory; `where` names them in errors.
-Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::string_view where,
-                                     Halves halves = Halves::widen);
 
 }  // namespace tg

@@ -148,13 +148,12 @@ Result<std::unique_ptr<Recording>> Recording::create(Device& device, std::vector
                                                      RecordingOptions options) {
   std::unique_ptr<Recording> recording(new Recording());
   for (const Command& command : commands) TG_CHECK(checkCommand(device, command));
-  recording->counts_ = countOf(commands);
   recording->impl_ = std::make_unique<Impl>();
   Impl& impl = *recording->impl_;
   impl.owner = device.shared_from_this();
   impl.name = std::move(options.name);
   impl.timestamps = options.timestamps;
-  TG_CHECK(impl.createQueries(recording->counts_.kernels()));
+  TG_CHECK(impl.createQueries(countOf(commands).kernels()));
   TG_CHECK(impl.descriptors.create(impl.state(), commands, impl.name));
   TG_CHECK(impl.createCommandBuffer());
   TG_CHECK(impl.record(commands));

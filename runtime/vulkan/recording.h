@@ -100,16 +100,11 @@ class Recording {
   /// between them overlap, and each is then measured from the end of those before it.
   Result<std::vector<DeviceTime>> times();
 
-  int64_t dispatchCount() const { return counts_.dispatches; }
-  int64_t fillCount() const { return counts_.fills; }
-  int64_t copyCount() const { return counts_.copies; }
-
  private:
   struct Impl;
   Recording() = default;
   std::unique_ptr<Impl> impl_;
   uint64_t lastSubmission_ = 0;
-  CommandCounts counts_;
 };
 
 }  // namespace tg::vulkan

@@ -24,6 +24,15 @@
 namespace tg {
 namespace {
 
+/// The array in the bytes of a .npy file, which errors call `where`.
+Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view where) {
+  TG_TRY(const NpyLayout layout, parseNpyLayout(bytes, bytes.size(), where));
+  auto array =
+      fromFileElements(layout.type, layout.shape, bytes.subspan(layout.start), {}, 0, Beyond::infinite);
+  if (!array) return fail("{}: {}", where, array.error().message());
+  return array;
+}
+
 Result<HostArray> readNpy(const std::string& path) {
   TG_TRY(const auto bytes, readFileOrPipe(path));
   return parseNpy(bytes, path);
@@ -164,7 +173,8 @@ std::string tensors(const std::string& header, const std::string& data) {
 }
 
 Result<Safetensors> parseTensors(const std::string& bytes) {
-  return parseSafetensors(bytesOf(bytes), "m.st");
+  const TempFolder folder;
+  return readSafetensors(folder.put("m.st", bytes));
 }
 
 TEST(Safetensors, ReadsEveryType) {

@@ -4,6 +4,8 @@
 #include <bit>
 #include <thread>
 
+#include <spirv-tools/libspirv.hpp>
+
 #include "codegen/glsl.h"
 #include "codegen/shader.h"
 #include "ir/kernel/rewrites.h"
@@ -30,6 +32,15 @@ GlslText printed(Module& module) {
             glsl->lineLocs.size());
   EXPECT_EQ(glsl->lineLocs.size(), glsl->lineOps.size());
   return *std::move(glsl);
+}
+
+/// SPIR-V as assembly text with friendly names, or a message if the words are no module.
+std::string disassemble(const std::vector<uint32_t>& words) {
+  std::string text;
+  spvtools::SpirvTools tools(SPV_ENV_VULKAN_1_1);
+  bool fine = tools.Disassemble(words, &text,
+                                SPV_BINARY_TO_TEXT_OPTION_INDENT | SPV_BINARY_TO_TEXT_OPTION_FRIENDLY_NAMES);
+  return fine ? text : "; not a SPIR-V module\n";
 }
 
 /// The assembly.

@@ -178,7 +178,6 @@ TEST_P(Vulkan, StorageKernelAddsAndReplays) {
   auto a = buffer("a", ramp(n)), b = buffer("b", ramp(n, 100)), c = buffer("c", int64_t(n * 4));
   auto step =
       record({Dispatch{pipeline(addKernel()), {16, 1, 1}, {{a.get()}, {b.get()}, {c.get()}}, "c = a + b"}});
-  EXPECT_EQ(step->dispatchCount(), 1);
   run(*step);
   for (size_t i = 0; i < n; ++i) ASSERT_EQ(floats(*c)[i], float(2 * i + 100));
   const std::vector<float> again = ramp(n, 1000);
@@ -217,9 +216,6 @@ TEST_P(Vulkan, DispatchesWithBarriersFillAndCopy) {
   auto step = record(
       {Fill{a.get(), 0, 256, twoAsFloat}, Barrier{}, Dispatch{p, {1, 1, 1}, {{a.get()}}, "first"}, Barrier{},
        Dispatch{p, {1, 1, 1}, {{a.get()}}, "second"}, Barrier{}, Copy{a.get(), 0, b.get(), 128, 128}});
-  EXPECT_EQ(step->dispatchCount(), 2);
-  EXPECT_EQ(step->fillCount(), 1);
-  EXPECT_EQ(step->copyCount(), 1);
   run(*step);
   std::vector<float> expected(64, 0.0f);
   std::fill(expected.begin() + 32, expected.end(), 3.0f * (3.0f * 2.0f + 1.0f) + 1.0f);
