@@ -2,6 +2,7 @@
 // JSON as text, and text as JSON.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,12 @@ using Json = nlohmann::ordered_json;
 template <class Tree>
 std::string jsonText(const Tree& json, int indent = -1) {
   return json.dump(indent, ' ', false, Tree::error_handler_t::replace);
+}
+
+/// A number or text, or null. As text, a number that is not finite is null too.
+template <class T>
+Json orNull(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
 }
 
 /// The nlohmann JSON value of a text; a discarded one if the text is not JSON, or nests so deeply that copying or

@@ -100,15 +100,6 @@ std::string nameOf(const std::string& runDir) {
   return error || full.filename().empty() ? runDir : full.filename().string();
 }
 
-Json numberOrNull(double value) { return std::isfinite(value) ? Json(value) : Json(); }
-Json numberOrNull(const std::optional<double>& value) { return value ? numberOrNull(*value) : Json(); }
-
-Json numbers(const std::vector<double>& values) {
-  Json array = Json::array();
-  for (double value : values) array.push_back(numberOrNull(value));
-  return array;
-}
-
 /// The summary and curves of metrics.jsonl. They are computed row by row, since a long run has millions of rows.
 struct Numbers {
   RunSummarizer summary;
@@ -138,8 +129,8 @@ Json seriesOf(const Numbers& all) {
   for (const auto& [key, thinner] : all.curves) {
     Curve curve = thinner.finish();
     Json& one = series[key];
-    one = {{"step", curve.steps}, {"time", numbers(curve.times)}, {"value", numbers(curve.values)}};
-    if (!curve.mean.empty()) one["mean"] = numbers(curve.mean);
+    one = {{"step", curve.steps}, {"time", curve.times}, {"value", curve.values}};
+    if (!curve.mean.empty()) one["mean"] = curve.mean;
   }
   return series;
 }
@@ -148,13 +139,13 @@ Json summaryJson(const RunSummary& summary) {
   return {{"step", summary.step},
           {"steps", summary.steps},
           {"time", summary.time},
-          {"loss", numberOrNull(summary.loss)},
-          {"val_loss", numberOrNull(summary.valLoss)},
-          {"best_val_loss", numberOrNull(summary.bestValLoss)},
+          {"loss", orNull(summary.loss)},
+          {"val_loss", orNull(summary.valLoss)},
+          {"best_val_loss", orNull(summary.bestValLoss)},
           {"best_step", summary.bestStep},
-          {"items_per_s", numberOrNull(summary.itemsPerSecond)},
-          {"seconds_per_step", numberOrNull(summary.secondsPerStep)},
-          {"eta", numberOrNull(summary.eta)}};
+          {"items_per_s", orNull(summary.itemsPerSecond)},
+          {"seconds_per_step", orNull(summary.secondsPerStep)},
+          {"eta", orNull(summary.eta)}};
 }
 
 /// What remains to be done in a run that has the row of its last step: the evaluation or the checkpoint after it; "" if

@@ -34,8 +34,6 @@ namespace fs = std::filesystem;
 constexpr const char* kManifest = "manifest.json";
 constexpr size_t kHead = 1 << 16;  ///< bytes read to find out the kind of a file
 
-Facts numberOrNull(const std::optional<double>& value) { return value ? Facts(*value) : Facts(); }
-
 Facts tensorJson(const TensorFacts& tensor) {
   Facts shape = Facts::array();
   for (int64_t extent : tensor.shape) shape.push_back(extent);
@@ -159,7 +157,7 @@ Result<void> addCheckpoints(const std::string& run, Facts& out) {
   const CheckpointEntry* newest = nullptr;
   for (const CheckpointEntry& entry : entries) {
     Facts one = {{"path", entry.path}, {"step", entry.step}, {"damage", entry.damage}};
-    if (auto state = readState(entry.path)) one["val_loss"] = numberOrNull(state->valLoss);
+    if (auto state = readState(entry.path)) one["val_loss"] = orNull(state->valLoss);
     list.push_back(std::move(one));
     if (entry.damage.empty() && !newest) newest = &entry;
     // Training can continue from an older good checkpoint, but the progress after it is lost.
@@ -206,10 +204,10 @@ Result<Facts> runFacts(const std::string& path) {
   out["step"] = summary.step;
   out["steps"] = summary.steps;
   out["seconds"] = summary.time;
-  out["loss"] = numberOrNull(summary.loss);
-  out["val_loss"] = numberOrNull(summary.valLoss);
-  out["items_per_s"] = numberOrNull(summary.itemsPerSecond);
-  out["eta_seconds"] = numberOrNull(summary.eta);
+  out["loss"] = orNull(summary.loss);
+  out["val_loss"] = orNull(summary.valLoss);
+  out["items_per_s"] = orNull(summary.itemsPerSecond);
+  out["eta_seconds"] = orNull(summary.eta);
   std::error_code error;
   if (fs::exists(fs::symlink_status(RunDir{path}.env(), error))) {
     auto env = envOf(RunDir{path}.env());
