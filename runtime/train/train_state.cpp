@@ -18,16 +18,20 @@ namespace tg {
 namespace {
 
 using nlohmann::json;
-using nlohmann::ordered_json;
 
 constexpr int64_t kFormat = 1;
 
-ordered_json toJson(double value) {
+template <class T>
+Json toJson(const T& value) {
+  return value;
+}
+Json toJson(double value) {
   if (std::isfinite(value)) return value;
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
-ordered_json toJson(const std::optional<double>& value) {
-  return value ? toJson(*value) : ordered_json(nullptr);
+template <class T>
+Json toJson(const std::optional<T>& value) {
+  return value ? toJson(*value) : Json();
 }
 
 /// Takes members out of a parsed state, and remembers the first that is missing or of another type.
@@ -109,28 +113,28 @@ void forEachMember(State& state, Visit visit) {
   visit("learning_rate_flag", state.learningRateFlag);
 }
 
+/// The same for those that files of older programs lack.
+template <class State, class Visit>
+void forEachLaterMember(State& state, Visit visit) {
+  visit("ranks", state.ranks);  // older programs always had one rank
+  visit("batches", state.batches);
+  visit("steps_per_update", state.stepsPerUpdate);
+  visit("stride", state.stride);
+  visit("options", state.options);
+  visit("evaluation_owed", state.evaluationOwed);
+  visit("without_update", state.withoutUpdate);
+  visit("left_out", state.leftOut);
+}
+
 }  // namespace
 
 std::string stateToJson(const TrainState& state) {
-  ordered_json out;
+  Json out;
   out["format"] = kFormat;
-  forEachMember(state, [&](const char* name, const auto& value) {
-    using Value = std::decay_t<decltype(value)>;
-    if constexpr (std::is_same_v<Value, double> || std::is_same_v<Value, std::optional<double>>)
-      out[name] = toJson(value);
-    else if constexpr (std::is_same_v<Value, std::optional<std::string>>)
-      out[name] = value ? ordered_json(*value) : ordered_json(nullptr);
-    else
-      out[name] = value;
+  forEachMember(state, [&](const char* name, const auto& value) { out[name] = toJson(value); });
+  forEachLaterMember(state, [&](const char* name, const auto& value) {
+    if (Json json = toJson(value); !json.is_null()) out[name] = std::move(json);
   });
-  out["ranks"] = state.ranks;
-  out["batches"] = state.batches;
-  out["steps_per_update"] = state.stepsPerUpdate;
-  out["stride"] = state.stride;
-  if (state.options) out["options"] = *state.options;
-  out["evaluation_owed"] = state.evaluationOwed;
-  out["without_update"] = state.withoutUpdate;
-  out["left_out"] = state.leftOut;
   return jsonText(out, 2) + "\n";
 }
 
@@ -144,14 +148,9 @@ Result<TrainState> stateFromJson(std::string_view text, const std::string& where
   if (members.wrong().empty() && format != kFormat)
     return fail("{}: it is of format {}, this program reads {}", where, format, kFormat);
   forEachMember(state, [&](const char* name, auto& value) { members.take(name, value); });
-  if (object.contains("ranks")) members.take("ranks", state.ranks);  // older programs always had one rank
-  if (object.contains("batches")) members.take("batches", state.batches);
-  if (object.contains("steps_per_update")) members.take("steps_per_update", state.stepsPerUpdate);
-  if (object.contains("stride")) members.take("stride", state.stride);
-  if (object.contains("options")) members.take("options", state.options);
-  if (object.contains("evaluation_owed")) members.take("evaluation_owed", state.evaluationOwed);
-  if (object.contains("without_update")) members.take("without_update", state.withoutUpdate);
-  if (object.contains("left_out")) members.take("left_out", state.leftOut);
+  forEachLaterMember(state, [&](const char* name, auto& value) {
+    if (object.contains(name)) members.take(name, value);
+  });
   if (!members.wrong().empty()) return fail("{}: {}", where, members.wrong());
   if (state.stride < 1) return fail("{}: expected a stride of 1 and more", where);
   if (state.step < 0) return fail("{}: expected a step of 0 and more", where);
