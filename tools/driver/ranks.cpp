@@ -51,17 +51,14 @@ std::string difference(int rank, const std::vector<std::string>& own, const std:
 }  // namespace
 
 void addRankFlags(CLI::App& app, RankFlags& flags, const std::string& group) {
-  app.add_option(
-         "--collective", flags.collective,
-         "library for collectives between ranks: auto (mpi if mpirun or srun started several, and nccl on "
-         "NVIDIA GPUs), mpi, nccl, none")
-      ->option_text("HOW")
+  addValue(app, "--collective", "HOW", flags.collective,
+           "library for collectives between ranks: auto (mpi if mpirun or srun started several, and nccl on "
+           "NVIDIA GPUs), mpi, nccl, none")
       ->check(CLI::IsMember({"auto", "mpi", "nccl", "none"}))
       ->group(group)
       ->configurable(false);
-  app.add_option("--collective-timeout", flags.timeout,
-                 "seconds without a heartbeat from a rank after which the job ends (default 20)")
-      ->option_text("SECONDS")
+  addValue(app, "--collective-timeout", "SECONDS", flags.timeout,
+           "seconds without a heartbeat from a rank after which the job ends (default 20)")
       ->check(atLeast(2))
       ->group(group)
       ->configurable(false);

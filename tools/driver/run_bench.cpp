@@ -231,17 +231,16 @@ struct Bench : Verb {
               between(kLeastSteps, kMostSteps));
     addNumber(app, "--warmup", flags.warmup, "steps before timing", atLeast(0));
     addNumber(app, "--min-time", flags.minTime, "least total time of the steps, in seconds", atLeast(0));
-    app.add_option("--micro-batch", flags.microBatch, kMicroBatchHelp)->option_text("N")->check(atLeast(1));
+    addValue(app, "--micro-batch", "N", flags.microBatch, kMicroBatchHelp)->check(atLeast(1));
     app.add_flag("--wait", flags.wait, "read the loss of each step before the next begins");
     app.add_flag("--json", flags.json, "print JSON");
     app.add_flag("--compile", flags.compile, "also time compiling, with empty and then with full caches");
-    app.add_option("--results", flags.results, "add the results to this JSON file")->option_text("FILE");
-    app.add_option("--table", flags.table, "measure nothing; print a file of --results as a table")
-        ->option_text("FILE")
+    addValue(app, "--results", "FILE", flags.results, "add the results to this JSON file");
+    addValue(app, "--table", "FILE", flags.table, "measure nothing; print a file of --results as a table")
         ->excludes("--results")
         ->excludes("FILE");
-    app.add_option("--against", flags.against, "with --table: print ratios to the results of this file")
-        ->option_text("FILE")
+    addValue(app, "--against", "FILE", flags.against,
+             "with --table: print ratios to the results of this file")
         ->needs("--table");
   }
   Result<int> printTable() {

@@ -206,19 +206,16 @@ struct CheckGrad : Verb {
     app.description("Compares the gradient of each parameter with central differences along random "
                     "directions, in f64. Parameters and inputs are random. --device also compares a device's "
                     "gradients with those in f64. Exit 3 if one is wrong.");
-    app.add_option("FILE", model.file, "the module, of stage tensor or fused")->option_text(" ");
-    app.add_option("--func", flags.function,
-                   "the function whose first result is differentiated (default: train)")
-        ->option_text("NAME");
-    app.add_option("--wrt", flags.wrt, "parameters to check, by name pattern (default: *)")
-        ->option_text("PATTERN");
-    app.add_option("--input", flags.inputs, "an input that is not random: x=@x.npy, x=[1,2]")
-        ->option_text("NAME=SPEC");
+    addValue(app, "FILE", " ", model.file, "the module, of stage tensor or fused");
+    addValue(app, "--func", "NAME", flags.function,
+             "the function whose first result is differentiated (default: train)");
+    addValue(app, "--wrt", "PATTERN", flags.wrt, "parameters to check, by name pattern (default: *)");
+    addValue(app, "--input", "NAME=SPEC", flags.inputs, "an input that is not random: x=@x.npy, x=[1,2]");
     addPassFlags(app, model, "passes instead of append-grad, for a module without gradients");
     addNumber(app, "--samples", flags.samples, "directions for each parameter", atLeast(1));
     addNumber(app, "--eps", flags.eps, "step size of the differences", between(1e-10, 1));
-    app.add_option("--device", flags.device, "also check the gradients of this device: auto, cpu, an index")
-        ->option_text("DEVICE");
+    addValue(app, "--device", "DEVICE", flags.device,
+             "also check the gradients of this device: auto, cpu, an index");
     addNumber(app, "--rtol", flags.rtol, "relative tolerance", atLeast(0));
     app.add_option("--seed", model.seed, "seed of directions, parameters and inputs")->capture_default_str();
   }

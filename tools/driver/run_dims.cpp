@@ -24,10 +24,8 @@ static Result<std::pair<std::string, int64_t>> namedExtent(const std::string& te
 }
 
 CLI::Option* addSetDimFlag(CLI::App& app, std::vector<std::string>& into) {
-  return app
-      .add_option("--set-dim", into,
+  return addValue(app, "--set-dim", "NAME=N", into,
                   "set the extent of the axes of this name, such as time=256; may be repeated")
-      ->option_text("NAME=N")
       ->check([](const std::string& text) {
         auto given = namedExtent(text);
         return given ? std::string() : given.error().message();

@@ -96,20 +96,17 @@ struct Doctor : Verb {
         "Prints for each function whether it fits a device: each limit, what the function needs and what the "
         "device gives. A module of an earlier stage is compiled for the target first. Exit 1 if it does not "
         "fit.");
-    app.add_option("FILE", model.file, "the module, of any stage, or a run; - or nothing is standard input")
-        ->option_text(" ");
+    addValue(app, "FILE", " ", model.file,
+             "the module, of any stage, or a run; - or nothing is standard input");
     addPassFlags(app, model);
-    CLI::Option* wanted =
-        app.add_option("--target", target,
-                       "a shipped target, a JSON file of one, or a device from devices --json")
-            ->option_text("TARGET")
-            ->group("Target");
-    app.add_option("--device", device, "auto (default), gpu, cpu, an index, a UUID, a part of the name")
-        ->option_text("DEVICE")
+    CLI::Option* wanted = addValue(app, "--target", "TARGET", target,
+                                   "a shipped target, a JSON file of one, or a device from devices --json")
+                              ->group("Target");
+    addValue(app, "--device", "DEVICE", device,
+             "auto (default), gpu, cpu, an index, a UUID, a part of the name")
         ->group("Target")
         ->excludes(wanted);
-    app.add_option("--tuning", tuning, "schedules measured on the device; auto is tune's file for it")
-        ->option_text("FILE")
+    addValue(app, "--tuning", "FILE", tuning, "schedules measured on the device; auto is tune's file for it")
         ->group("Target");
   }
 

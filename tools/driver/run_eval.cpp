@@ -72,11 +72,10 @@ struct Eval : Verb {
         "Averages the loss of @eval over evaluation data, each full batch once. FILE may be a run or one of "
         "its checkpoints, whose data is then used: the result is the loss that train printed.");
     addModelFlags(app, model);
-    app.add_option("--data", flags.data, "evaluation data, as for train: text:FILE or 'x=@x.npy,y=@y.npy'")
-        ->option_text("DATA");
-    app.add_option("--eval-batches", flags.batches,
-                   "batches to evaluate; 0: all (default: as the run, else all)")
-        ->option_text("N")
+    addValue(app, "--data", "DATA", flags.data,
+             "evaluation data, as for train: text:FILE or 'x=@x.npy,y=@y.npy'");
+    addValue(app, "--eval-batches", "N", flags.batches,
+             "batches to evaluate; 0: all (default: as the run, else all)")
         ->check(atLeast(0));
     app.add_flag("--json", flags.json, "print JSON");
     addRankFlags(app, rankFlags, "Options");

@@ -240,17 +240,14 @@ struct Exec : Verb {
     app.description("Calls a function once and prints its results, in the form --input takes.");
     addModelFlags(app, model);
     addQuietFlag(app, model, "no notes on standard error");
-    app.add_option("--entry", flags.entry, "the function (default: the only one, or predict)")
-        ->option_text("NAME");
-    app.add_option("--input", flags.inputs,
-                   "an input: x=@x.npy, x=@d.npz:x, x=64x784xf32=0, x=[1,2], x=rand(7)")
-        ->option_text("NAME=SPEC");
-    app.add_option("--output", flags.outputs,
-                   "write a result to a file instead of printing it; @- is standard output")
-        ->option_text("NAME=@FILE.npy");
-    app.add_option("--capture", flags.captures, "also print a captured value")->option_text("NAME");
-    app.add_option("--expected-output", flags.expected, "compare a result with this; exit 3 if it differs")
-        ->option_text("NAME=SPEC");
+    addValue(app, "--entry", "NAME", flags.entry, "the function (default: the only one, or predict)");
+    addValue(app, "--input", "NAME=SPEC", flags.inputs,
+             "an input: x=@x.npy, x=@d.npz:x, x=64x784xf32=0, x=[1,2], x=rand(7)");
+    addValue(app, "--output", "NAME=@FILE.npy", flags.outputs,
+             "write a result to a file instead of printing it; @- is standard output");
+    addValue(app, "--capture", "NAME", flags.captures, "also print a captured value");
+    addValue(app, "--expected-output", "NAME=SPEC", flags.expected,
+             "compare a result with this; exit 3 if it differs");
     addNumber(app, "--rtol", flags.rtol, "relative tolerance of the comparison, for reals", atLeast(0));
     addNumber(app, "--atol", flags.atol, "absolute tolerance of the comparison, for reals", atLeast(0));
   }

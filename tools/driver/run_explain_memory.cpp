@@ -109,13 +109,12 @@ struct ExplainMemory : Verb {
   void describe(CLI::App& app) override {
     app.description("Shows what is live at a function's memory peak, by line of the model. Needs no "
                     "device\nunless --target=auto. FILE may be a workload of bench.");
-    app.add_option("FILE", model.file, "the module, of any stage; - or nothing is standard input")
-        ->option_text(" ");
-    app.add_option("--function", function, "the function")->option_text("NAME")->capture_default_str();
+    addValue(app, "FILE", " ", model.file, "the module, of any stage; - or nothing is standard input");
+    addValue(app, "--function", "NAME", function, "the function")->capture_default_str();
     addPassFlags(app, model, "run these passes first");
-    app.add_option("--target", target, "plan for a shipped target or a JSON file; auto is the device's")
-        ->option_text("TARGET");
-    app.add_option("--top", top, "values to list")->option_text("N")->capture_default_str();
+    addValue(app, "--target", "TARGET", target,
+             "plan for a shipped target or a JSON file; auto is the device's");
+    addValue(app, "--top", "N", top, "values to list")->capture_default_str();
     app.add_flag("--budgets", budgets, "print the time that smaller memory budgets cost, down to the least");
   }
 

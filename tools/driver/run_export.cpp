@@ -83,22 +83,19 @@ struct Export : Verb {
   void describe(CLI::App& app) override {
     app.description("Writes a directory that runs a function without the compiler: kernels, weights,\n"
                     "a manifest, and a C++ loader with an example.");
-    app.add_option("SOURCE", flags.source, "a run, a checkpoint, or a module's file with --weights")
-        ->option_text(" ")
+    addValue(app, "SOURCE", " ", flags.source, "a run, a checkpoint, or a module's file with --weights")
         ->required();
-    app.add_option("-o,--out", flags.out, "the directory to write")->option_text("DIR")->required();
-    app.add_option("--weights", flags.weights, "safetensors, a run or a checkpoint (default: the source's)")
-        ->option_text("PATH");
-    app.add_option("--entry", flags.entry, "the function (default: predict)")->option_text("NAME");
-    app.add_option("--name", flags.name, "name of the C header and its struct (default: the module's)")
-        ->option_text("NAME");
+    addValue(app, "-o,--out", "DIR", flags.out, "the directory to write")->required();
+    addValue(app, "--weights", "PATH", flags.weights,
+             "safetensors, a run or a checkpoint (default: the source's)");
+    addValue(app, "--entry", "NAME", flags.entry, "the function (default: predict)");
+    addValue(app, "--name", "NAME", flags.name,
+             "name of the C header and its struct (default: the module's)");
     app.add_flag("--force", flags.force, "replace an existing bundle");
-    CLI::Option* target = app.add_option("--target", flags.target,
-                                         "a shipped target or a JSON file instead of a device's limits")
-                              ->option_text("TARGET")
+    CLI::Option* target = addValue(app, "--target", "TARGET", flags.target,
+                                   "a shipped target or a JSON file instead of a device's limits")
                               ->group("Model and device");
-    app.add_option("--device", flags.device, "export for this device (default: auto)")
-        ->option_text("DEVICE")
+    addValue(app, "--device", "DEVICE", flags.device, "export for this device (default: auto)")
         ->group("Model and device")
         ->excludes(target);
   }

@@ -19,7 +19,7 @@ struct Inspect : Verb {
   void describe(CLI::App& app) override {
     app.description("Describes what each path holds: a run, a checkpoint, a safetensors file, a module or a "
                     "bundle. Verifies all hashes. Needs no device. Exit 1 if something is damaged.");
-    app.add_option("PATH", paths, "runs, checkpoints, files, bundles")->option_text("...")->required();
+    addValue(app, "PATH", "...", paths, "runs, checkpoints, files, bundles")->required();
     app.add_flag("--json", json, "print JSON");
   }
 

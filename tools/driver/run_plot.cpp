@@ -101,12 +101,10 @@ struct Plot : Verb {
 
   void describe(CLI::App& app) override {
     app.description("Compares runs: prints a table and writes a page with their curves.");
-    app.add_option("RUN", runs, "directories of runs, checkpoints in them, or a folder of runs")
-        ->option_text("...")
+    addValue(app, "RUN", "...", runs, "directories of runs, checkpoints in them, or a folder of runs")
         ->required();
-    app.add_option("-o,--output", output,
-                   "the page (default: plot.html, none with --json); - is standard output")
-        ->option_text("FILE");
+    addValue(app, "-o,--output", "FILE", output,
+             "the page (default: plot.html, none with --json); - is standard output");
     app.add_flag("--json", json, "print the table as JSON");
   }
   Result<int> run(CLI::App&, const Arguments&) override {

@@ -98,18 +98,14 @@ struct ProfileVerb : Verb {
                     "a\nrun, whose compiled module is used, or a workload: " +
                     fmt::format("{}.", fmt::join(benchModelNames(), ", ")));
     addModelFlags(app, model);
-    app.add_option("--function", function, "the function to call, on random inputs")
-        ->option_text("NAME")
+    addValue(app, "--function", "NAME", function, "the function to call, on random inputs")
         ->capture_default_str();
-    app.add_option("--steps", options.repetitions, "calls, of which medians are printed; 1 to 10000")
-        ->option_text("N")
+    addValue(app, "--steps", "N", options.repetitions, "calls, of which medians are printed; 1 to 10000")
         ->capture_default_str()
         ->check(between(1, 10000));
-    app.add_option("--micro-batch", microBatch, kMicroBatchHelp)->option_text("N")->check(atLeast(1));
-    app.add_option("--trace", trace, "write the calls as a trace for Chrome or Perfetto")
-        ->option_text("FILE");
-    app.add_option("--roofline", roofline, "write a page with a roofline chart of the kernels")
-        ->option_text("FILE");
+    addValue(app, "--micro-batch", "N", microBatch, kMicroBatchHelp)->check(atLeast(1));
+    addValue(app, "--trace", "FILE", trace, "write the calls as a trace for Chrome or Perfetto");
+    addValue(app, "--roofline", "FILE", roofline, "write a page with a roofline chart of the kernels");
     app.add_flag("--statistics", model.statistics,
                  "add the driver's statistics of each kernel: registers, shared memory, spills");
     app.add_flag("--json", json, "print JSON");

@@ -43,8 +43,7 @@ struct Sample : Verb {
     addModelFlags(app, model);
     model.notes = false;  // print only the text, unless more is requested
     app.add_flag("-v,--verbose", model.notes, "print on standard error where the parameters come from");
-    app.add_option("--prompt", flags.prompt, "the text to continue (default: a line break)")
-        ->option_text("TEXT");
+    addValue(app, "--prompt", "TEXT", flags.prompt, "the text to continue (default: a line break)");
     addNumber(app, "--tokens", flags.tokens, "tokens to sample", atLeast(0));
     addNumber(app, "--temperature", flags.temperature,
               "0: the most likely token; 1: the model's probabilities", atLeast(0));

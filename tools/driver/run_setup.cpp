@@ -87,10 +87,10 @@ std::vector<std::string> filesRead(const ModelFlags& flags) {
 }
 
 void addPassFlags(CLI::App& app, ModelFlags& flags, const char* help, const std::string& group) {
-  app.add_option("--pipeline", flags.pipeline, help)->option_text("PASSES")->group(group);
+  addValue(app, "--pipeline", "PASSES", flags.pipeline, help)->group(group);
   addSetDimFlag(app, flags.dims)->group(group);
-  app.add_option("--load-pass-plugin", flags.plugins, "a shared object with more passes; may be repeated")
-      ->option_text("FILE")
+  addValue(app, "--load-pass-plugin", "FILE", flags.plugins,
+           "a shared object with more passes; may be repeated")
       ->group(group)
       ->check([](const std::string& file) {
         auto loaded = loadPassPlugin(file);
@@ -99,11 +99,10 @@ void addPassFlags(CLI::App& app, ModelFlags& flags, const char* help, const std:
 }
 
 void addModelFlags(CLI::App& app, ModelFlags& flags) {
-  app.add_option("FILE", flags.file,
-                 "the module, of any stage, or a workload such as gpt-nano; - or nothing is standard input")
-      ->option_text(" ");
+  addValue(app, "FILE", " ", flags.file,
+           "the module, of any stage, or a workload such as gpt-nano; - or nothing is standard input");
   auto add = [&](const char* flag, const char* value, std::string& into, const char* help) {
-    app.add_option(flag, into, help)->option_text(value)->group("Model and device");
+    addValue(app, flag, value, into, help)->group("Model and device");
   };
   add("--device", "DEVICE", flags.device,
       "auto (default), gpu, cpu, an index, a UUID, a part of the name, or interp");
@@ -116,8 +115,7 @@ void addModelFlags(CLI::App& app, ModelFlags& flags) {
       "most bytes of all buffers, such as 8GiB or least, by recomputing values; auto: the free memory of the "
       "device");
   add("--emit-module", "FILE", flags.emitModule, "write the compiled module to this file");
-  app.add_option("--seed", flags.seed, "seed of parameters and random ops (default: 0)")
-      ->option_text("N")
+  addValue(app, "--seed", "N", flags.seed, "seed of parameters and random ops (default: 0)")
       ->group("Model and device");
   app.add_flag("--validation", flags.validation, "run under the Vulkan validation layer")
       ->group("Model and device");

@@ -52,6 +52,12 @@ bool beginsPage(std::string_view bytes);
 /// not 0`. Bounds are printed as written in the source.
 CLI::Validator atLeast(double least);
 CLI::Validator between(double least, double most);
+/// Adds an option whose value the help calls `value`.
+template <class T>
+CLI::Option* addValue(CLI::App& app, const std::string& name, const char* value, T& into,
+                      const std::string& help) {
+  return app.add_option(name, into, help)->option_text(value);
+}
 /// Adds an option for a number. The help shows its default.
 template <class T>
 void addNumber(CLI::App& app, const char* name, T& into, const std::string& help,

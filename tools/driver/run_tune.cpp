@@ -119,18 +119,17 @@ struct TuneVerb : Verb {
         "that are clearly faster to a file that --tuning reads. Where the device\nmultiplies f16 on matrix "
         "units, it also says whether f32 by products of these is faster. FILE\nmay be a run or a workload: " +
         fmt::format("{}.", fmt::join(benchModelNames(), ", ")));
-    app.add_option("FILE", model.file, "a module of stage tensor or fused; - or nothing is standard input")
-        ->option_text(" ");
-    app.add_option("--device", model.device, "auto (default), gpu, cpu, an index, a UUID, a part of the name")
-        ->option_text("DEVICE");
+    addValue(app, "FILE", " ", model.file,
+             "a module of stage tensor or fused; - or nothing is standard input");
+    addValue(app, "--device", "DEVICE", model.device,
+             "auto (default), gpu, cpu, an index, a UUID, a part of the name");
     addPassFlags(app, model);
-    app.add_option("-o,--out", out, "the tuning file (default: the device's, which --tuning=auto reads)")
-        ->option_text("FILE");
-    app.add_option("--rounds", options.rounds, "least number of timings of each schedule")
-        ->option_text("N")
+    addValue(app, "-o,--out", "FILE", out,
+             "the tuning file (default: the device's, which --tuning=auto reads)");
+    addValue(app, "--rounds", "N", options.rounds, "least number of timings of each schedule")
         ->capture_default_str()
         ->check(between(1, 10000));
-    app.add_option("--seed", options.seed, "seed of the random data (default: 0)")->option_text("N");
+    addValue(app, "--seed", "N", options.seed, "seed of the random data (default: 0)");
     app.add_flag("--no-cache", model.noCache, "do not use or write the caches of shaders and pipelines");
     app.add_flag("--json", json, "print JSON with the times of each schedule");
   }

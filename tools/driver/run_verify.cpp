@@ -217,24 +217,20 @@ struct Verify : Verb {
   void describe(CLI::App& app) override {
     app.description("Calls each function on the device and in the interpreter, with the same random "
                     "parameters and inputs, and compares the results. Exit 3 if they differ.");
-    app.add_option("FILE", model.file, "the module, of any stage, or a run; - or nothing is standard input")
-        ->option_text(" ");
-    app.add_option("--against", flags.against, "what to compare with")
-        ->option_text("interp")
+    addValue(app, "FILE", " ", model.file,
+             "the module, of any stage, or a run; - or nothing is standard input");
+    addValue(app, "--against", "interp", flags.against, "what to compare with")
         ->check(CLI::IsMember({"interp"}));
-    app.add_option("--devices,--device", flags.devices, "all, or devices such as gpu, cpu, an index: 0,cpu")
-        ->option_text("LIST");
-    app.add_option("--entry", flags.entry, "the function (default: all)")->option_text("NAME");
-    app.add_option("--input", flags.inputs, "an input that is not random: x=@x.npy, x=[1,2]")
-        ->option_text("NAME=SPEC");
-    app.add_option("--seed", model.seed, "seed of random parameters and inputs (default: 0)")
-        ->option_text("N");
+    addValue(app, "--devices,--device", "LIST", flags.devices,
+             "all, or devices such as gpu, cpu, an index: 0,cpu");
+    addValue(app, "--entry", "NAME", flags.entry, "the function (default: all)");
+    addValue(app, "--input", "NAME=SPEC", flags.inputs, "an input that is not random: x=@x.npy, x=[1,2]");
+    addValue(app, "--seed", "N", model.seed, "seed of random parameters and inputs (default: 0)");
     addPassFlags(app, model);
-    app.add_option("--tuning", model.tuning, "schedules measured on the device; auto is tune's file for it")
-        ->option_text("FILE");
+    addValue(app, "--tuning", "FILE", model.tuning,
+             "schedules measured on the device; auto is tune's file for it");
     app.add_flag("--bisect", flags.bisect, "run the kernels one by one and name the first that differs");
-    app.add_option("--dump", flags.dump, "write that kernel, its inputs and both outputs")
-        ->option_text("DIR");
+    addValue(app, "--dump", "DIR", flags.dump, "write that kernel, its inputs and both outputs");
     app.add_flag("--validation", model.validation, "run under the Vulkan validation layer");
   }
 

@@ -12,7 +12,7 @@ namespace tg {
 void addTrainFlags(CLI::App& app, TrainFlags& flags) {
   auto group = [&](const char* name) {
     return [&app, name](const char* flag, const char* value, auto& into, const char* help) {
-      return app.add_option(flag, into, help)->option_text(value)->group(name);
+      return addValue(app, flag, value, into, help)->group(name);
     };
   };
   auto data = group("Data and length"), length = group("Data and length"), look = group("Looking"),
