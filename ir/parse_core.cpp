@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <optional>
@@ -21,26 +20,18 @@ static std::optional<Number> parseHex(std::string_view text) {
   if (negative) text.remove_prefix(1);
   if (!text.starts_with("0x") && !text.starts_with("0X")) return std::nullopt;
   text.remove_prefix(2);
-  Number number;
-  number.isInteger = true;
-  auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number.integer, 16);
-  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
-  if (negative) number.integer = -number.integer;
-  return number;
+  const auto value = numberIn<int64_t>(text, 16);
+  if (!value) return std::nullopt;
+  return Number{.isInteger = true, .integer = negative ? -*value : *value};
 }
 
 std::optional<Number> parseNumber(std::string_view text) {
-  Number number;
-  const char* end = text.data() + text.size();
-  auto [stop, error] = std::from_chars(text.data(), end, number.integer);
-  if (error == std::errc() && stop == end) {
-    number.isInteger = true;
-    return number;
-  }
+  if (const auto value = numberIn<int64_t>(text)) return Number{.isInteger = true, .integer = *value};
   if (text.empty()) return std::nullopt;
   if (auto hex = parseHex(text)) return hex;
   std::string copy(text);
   char* parsed = nullptr;
+  Number number;
   number.real = std::strtod(copy.c_str(), &parsed);
   if (*parsed != '\0') return std::nullopt;
   return number;

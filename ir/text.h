@@ -2,6 +2,7 @@
 // Counts, byte counts, lists, names, hashes and bytes as text.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -18,6 +19,15 @@ inline std::string countText(int64_t count, std::string_view one, std::string_vi
   std::string text = std::to_string(count);
   text.append(" ").append(count == 1 || many.empty() ? one : many);
   return count == 1 || !many.empty() ? text : text + 's';
+}
+
+/// The number that a text is from end to end, or nothing. Whole numbers are of the base that may follow, or 10.
+template <class T, class... Base>
+std::optional<T> numberIn(std::string_view text, Base... base) {
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto [at, status] = std::from_chars(text.data(), end, value, base...);
+  return status == std::errc() && at == end ? std::optional(value) : std::nullopt;
 }
 
 /// A text without the spaces around it.

@@ -2,7 +2,6 @@
 #include "passes/pass_options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -92,12 +91,6 @@ static std::string unquoted(std::string_view text) {
   return out;
 }
 
-template <class T>
-static bool readWhole(std::string_view text, T& out) {
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 Result<Attr> parsePassOption(const PassInfo& pass, const OptionInfo& option, std::string_view text) {
   if (option.type == "bool") {
     for (std::string_view yes : {"true", "1", "on", "yes"})
@@ -107,14 +100,14 @@ Result<Attr> parsePassOption(const PassInfo& pass, const OptionInfo& option, std
     return badOption(pass.name, option, text);
   }
   if (option.type == "int") {
-    int64_t value = 0;
-    if (!readWhole(text, value)) return badOption(pass.name, option, text);
-    return Attr::of(value);
+    const auto value = numberIn<int64_t>(text);
+    if (!value) return badOption(pass.name, option, text);
+    return Attr::of(*value);
   }
   if (option.type == "double") {
-    double value = 0;
-    if (!readWhole(text, value) || !std::isfinite(value)) return badOption(pass.name, option, text);
-    return Attr::of(value);
+    const auto value = numberIn<double>(text);
+    if (!value || !std::isfinite(*value)) return badOption(pass.name, option, text);
+    return Attr::of(*value);
   }
   if (option.type == "rate") {
     auto schedule = parseAttr(unquoted(text));

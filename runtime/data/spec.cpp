@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -20,13 +19,10 @@ constexpr uint32_t kRandStream = 0x72616e64;
 /// Default bound of random integers: small, so that they are valid ids of most tables.
 constexpr int32_t kDefaultBelow = 10;
 
+/// The number between spaces.
 template <class T>
 std::optional<T> parseNumber(std::string_view text) {
-  text = trimmed(text);
-  T value{};
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || status != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return numberIn<T>(trimmed(text));
 }
 
 std::optional<double> parseValue(std::string_view text) {

@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <bitset>
-#include <charconv>
 #include <optional>
 #include <utility>
+
+#include "ir/text.h"
 
 namespace tg {
 
@@ -40,12 +41,10 @@ std::optional<char> takeSymbol(std::string_view& text) {
   case 'x': break;
   default: return std::nullopt;
   }
-  uint8_t value = 0;
-  if (text.size() < 2) return std::nullopt;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + 2, value, 16);
-  if (status != std::errc() || end != text.data() + 2) return std::nullopt;
+  const auto value = text.size() < 2 ? std::nullopt : numberIn<uint8_t>(text.substr(0, 2), 16);
+  if (!value) return std::nullopt;
   text.remove_prefix(2);
-  return static_cast<char>(value);
+  return static_cast<char>(*value);
 }
 
 }  // namespace

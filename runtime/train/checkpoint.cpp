@@ -2,7 +2,6 @@
 #include "runtime/train/checkpoint.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -27,10 +26,7 @@ static constexpr std::string_view kStepPrefix = "step_";
 std::optional<int64_t> stepOf(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return {};
   name.remove_prefix(kStepPrefix.size());
-  int64_t step = 0;
-  auto [at, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  const bool whole = error == std::errc() && at == name.data() + name.size();
-  return whole && !name.empty() && name[0] != '-' ? std::optional(step) : std::nullopt;
+  return name.starts_with('-') ? std::nullopt : numberIn<int64_t>(name);
 }
 
 namespace {

@@ -10,13 +10,14 @@
 
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <thread>
 
 #include <fmt/format.h>
+
+#include "ir/text.h"
 
 namespace tg {
 
@@ -26,12 +27,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTitle = "tensorgrad checkpoint 1";
 constexpr std::string_view kTemporary = ".tmp-";
-
-bool parseNumber(std::string_view text, uint64_t& value, int base) {
-  const char* end = text.data() + text.size();
-  auto [at, error] = std::from_chars(text.data(), end, value, base);
-  return !text.empty() && error == std::errc() && at == end;
-}
 
 std::string_view nextLine(std::string_view& text) {
   const size_t end = text.find('\n');
@@ -68,11 +63,11 @@ bool isStale(const std::string& path) {
   const bool unsupported = !locked && errno != EWOULDBLOCK;
   folder.close();
   if (!unsupported) return locked;
-  uint64_t process = 0;
   std::string_view name(path);
   name.remove_prefix(name.rfind('-') + 1);
   if (const size_t dot = name.find('.'); dot != std::string_view::npos) name = name.substr(0, dot);
-  return parseNumber(name, process, 10) && ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
+  const auto process = numberIn<pid_t>(name);
+  return process && ::kill(*process, 0) != 0 && errno == ESRCH;
 }
 
 std::string temporaryPath(const std::string& parent, const std::string& name) {
@@ -167,18 +162,16 @@ Result<FileDigests> parseComplete(std::string_view text) {
   uint64_t sum = 0;
   while (!text.empty() && !text.starts_with("total ")) {
     std::string_view line = nextLine(text);
-    FileDigest digest;
     const size_t middle = line.find("  "), second = line.find("  ", middle + 2);
-    if (middle == std::string_view::npos || second == std::string_view::npos ||
-        !parseNumber(line.substr(0, middle), digest.xxh3, 16) ||
-        !parseNumber(line.substr(middle + 2, second - middle - 2), digest.bytes, 10))
-      return broken("is malformed");
-    files.emplace_back(line.substr(second + 2), digest);
-    sum += digest.bytes;
+    if (middle == std::string_view::npos || second == std::string_view::npos) return broken("is malformed");
+    const auto xxh3 = numberIn<uint64_t>(line.substr(0, middle), 16),
+               bytes = numberIn<uint64_t>(line.substr(middle + 2, second - middle - 2));
+    if (!xxh3 || !bytes) return broken("is malformed");
+    files.emplace_back(line.substr(second + 2), FileDigest{*xxh3, *bytes});
+    sum += *bytes;
   }
-  uint64_t total = 0;
   std::string_view line = nextLine(text);
-  if (!line.starts_with("total ") || !parseNumber(line.substr(6), total, 10) || total != sum || !text.empty())
+  if (!line.starts_with("total ") || numberIn<uint64_t>(line.substr(6)) != sum || !text.empty())
     return broken("is malformed");
   return files;
 }

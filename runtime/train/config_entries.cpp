@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cstdint>
 
 #include <fmt/format.h>
+
+#include "ir/text.h"
 
 namespace tg {
 
@@ -150,13 +151,11 @@ class ConfigReader {
       return {};
     }
     const size_t digits = c == 'u' ? 4 : c == 'U' ? 8 : 0;
-    uint32_t code = 0;
     const std::string_view hex = text_.substr(std::min(at_ + 1, text_.size()), digits);
-    auto [at, status] = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
-    if (digits == 0 || hex.size() != digits || status != std::errc() || at != hex.data() + digits ||
-        code > 0x10ffff)
+    const auto code = numberIn<uint32_t>(hex, 16);
+    if (!code || hex.size() != digits || *code > 0x10ffff)
       return wrong(R"(unknown escape; there are \b \t \n \f \r \" \\ \uXXXX \UXXXXXXXX)");
-    addUtf8(out, code);
+    addUtf8(out, *code);
     at_ += digits;
     return {};
   }

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -16,7 +15,9 @@
 #include <fmt/format.h>
 
 #include "ir/file_io.h"
+#include "ir/find.h"
 #include "ir/json_text.h"
+#include "ir/text.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/config_entries.h"
 #include "runtime/train/run_dir.h"
@@ -85,13 +86,9 @@ std::vector<std::pair<std::string, std::string>> optionsOf(std::string_view conf
 
 /// The number of planned steps in config.toml; 0 if it does not say.
 int64_t stepsOf(std::string_view config) {
-  for (const auto& [option, value] : optionsOf(config)) {
-    int64_t steps = 0;
-    if (option != "steps") continue;
-    const auto parsed = std::from_chars(value.data(), value.data() + value.size(), steps);
-    return parsed.ec == std::errc() && steps > 0 ? steps : 0;
-  }
-  return 0;
+  const auto options = optionsOf(config);
+  const std::string* steps = secondOf(options, "steps");
+  return steps ? std::max<int64_t>(numberIn<int64_t>(*steps).value_or(0), 0) : 0;
 }
 
 std::string nameOf(const std::string& runDir) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <istream>
@@ -52,11 +51,9 @@ std::string absoluteBindings(const std::string& text) {
 
 bool isPlain(const std::string& value) {
   if (value == "true" || value == "false") return true;
-  double number = 0;
-  const char *begin = value.data(), *end = begin + value.size();
-  auto [at, status] = std::from_chars(begin, end, number);
+  const auto number = numberIn<double>(value);
   const bool digit = !value.empty() && std::isdigit(static_cast<unsigned char>(value.back()));
-  return status == std::errc() && at == end && digit && std::isfinite(number);
+  return number && digit && std::isfinite(*number);
 }
 
 /// A value as a basic string of TOML.

@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implements --set-dim: changes the extents of axes that a module names.
-#include <charconv>
 
 #include <fmt/format.h>
 
 #include "tools/driver/run_setup.h"
+
+#include "ir/text.h"
 
 namespace tg {
 
 /// Splits a text such as `time=256`.
 static Result<std::pair<std::string, int64_t>> namedExtent(const std::string& text) {
   const size_t equals = std::min(text.find('='), text.size());
-  const char *begin = text.data() + std::min(equals + 1, text.size()), *end = text.data() + text.size();
-  int64_t extent = 0;
-  auto [at, status] = std::from_chars(begin, end, extent);
+  const auto extent = numberIn<int64_t>(std::string_view(text).substr(std::min(equals + 1, text.size())));
   const std::string name = text.substr(0, equals);
   const bool plain =
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") ==
       std::string::npos;
-  if (name.empty() || !plain || status != std::errc() || at != end || extent < 1)
+  if (name.empty() || !plain || !extent || *extent < 1)
     return fail("expected a name of axes and their extent, such as time=256, not '{}'", text);
-  return std::pair(name, extent);
+  return std::pair(name, *extent);
 }
 
 CLI::Option* addSetDimFlag(CLI::App& app, std::vector<std::string>& into) {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "ir/text.h"
 #include "tools/driver/batch_parts.h"
 #include "tools/driver/run_config.h"
 
@@ -95,16 +96,12 @@ Result<double> parseDuration(const std::string& flag, const std::string& text) {
 
 Result<Interval> parseInterval(const std::string& flag, const std::string& text) {
   Interval out;
-  double steps = 0;
-  const char *begin = text.data(), *end = begin + text.size();
-  auto [at, status] = std::from_chars(begin, end, steps);
   auto wrong = [&] {
     return fail("{} is '{}': expected steps such as 500, or a time such as 90s, 10m or 2h", flag, text);
   };
-  if (status != std::errc()) return wrong();
-  if (at == end) {  // a plain number means steps, also if written as 1e3
-    if (!(steps >= 1 && steps < 0x1p53) || steps != std::floor(steps)) return wrong();
-    out.steps = static_cast<int64_t>(steps);
+  if (const auto steps = numberIn<double>(text)) {  // a plain number means steps, also if written as 1e3
+    if (!(*steps >= 1 && *steps < 0x1p53) || *steps != std::floor(*steps)) return wrong();
+    out.steps = static_cast<int64_t>(*steps);
     return out;
   }
   auto seconds = parseDuration(flag, text);
