@@ -265,13 +265,11 @@ std::string Expression::rotate(const char* there, const char* back) const {
 std::string Expression::print() {
   using enum KernelOp;
   switch (kernelOp(op_.code)) {
-#define OTHER(...)
 #define LANES(id, types, gives, flags, flops, value, range, glsl) \
   case id:                                                        \
     return glsl;
+#define OTHER(...)
 #include "ir/kernel/semantics.def"
-#undef LANES
-#undef OTHER
   case k_constant: return wide(0);
   case k_select: return select();
   case k_cast: return cast();

@@ -12,7 +12,6 @@ namespace tg {
 static bool registerCodegen() {
 #define PASS(id, name, tool, from, to, library, Options, summary) TG_LINK_##library(id, name, Options)
 #include "passes/passes.def"
-#undef PASS
   registerEmitter({"glsl", emitGlsl});
   return true;
 }

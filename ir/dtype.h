@@ -13,7 +13,6 @@ namespace tg {
 enum class DType : uint8_t {
 #define DTYPE(id, ...) id,
 #include "ir/dtypes.def"
-#undef DTYPE
 };
 
 enum class DTypeFamily : uint8_t { real, sint, uint, flag };
@@ -35,7 +34,6 @@ inline constexpr DTypeInfo kDTypes[] = {
 #define DTYPE(id, bytes, family, compute, digits, least, largest, c, meaning) \
   {DType::id, #id, bytes, DTypeFamily::family, DType::compute, digits, least, largest, c, meaning},
 #include "ir/dtypes.def"
-#undef DTYPE
 };
 
 constexpr const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<int>(dtype)]; }

@@ -42,13 +42,11 @@ static std::deque<PassInfo> shipped() {
    true},
 #define ALIAS(name, tool, list, summary) {name, tool, {}, {}, summary, {}, {}, true},
 #include "passes/passes.def"
-#undef PASS
   };
 #define PASS(...)
 #define ALIAS(alias, tool, list, summary) \
   join(*std::ranges::find_if(all, [](const PassInfo& pass) { return pass.name == alias; }), list, all);
 #include "passes/passes.def"
-#undef PASS
   return all;
 }
 

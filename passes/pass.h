@@ -43,7 +43,6 @@ Error passError(std::string_view pass, const Loc& loc, int constraint, fmt::form
 #define PASS(id, name, tool, from, to, library, Options, summary) \
   Result<void> run_##id(Module& module, const Options& options, const PassContext& context);
 #include "passes/passes.def"
-#undef PASS
 
 /// One option of a pass, as text. `type` is bool, int, double or string.
 struct OptionInfo {

@@ -217,13 +217,11 @@ Interval Bounds::derived(Opcode code, DType dtype, const std::vector<Interval>& 
   if (code == Opcode::k_select) return span(std::min(a.lo, b.lo), std::max(a.hi, b.hi));
   const bool natural = a.lo >= 0 && b.lo >= 0;
   switch (kernelOp(code)) {
-#define OTHER(...)
 #define LANES(id, types, gives, flags, flops, value, range, glsl) \
   case KernelOp::id:                                              \
     return range;
+#define OTHER(...)
 #include "ir/kernel/semantics.def"
-#undef LANES
-#undef OTHER
   default: return whole;
   }
 }

@@ -303,8 +303,6 @@ Result<std::vector<Type>> inferKernelOp(const Op& op) {
 #define OTHER(...)
 #define LANES(id, ...) case id:
 #include "ir/kernel/semantics.def"
-#undef LANES
-#undef OTHER
     return arithmetic(op);
   }
   return Types{};

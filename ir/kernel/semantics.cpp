@@ -20,8 +20,6 @@ constexpr Row kWritten[] = {
   {KernelOp::id,                                                  \
    {LaneTypes::types, LaneGives::gives, flags, flops, KernelEffect::pure, KernelUniform::ofOperands}},
 #include "ir/kernel/semantics.def"
-#undef LANES
-#undef OTHER
 };
 
 constexpr int kKernelOps = kOpcodeCount - kFirstKernelOp;
@@ -76,8 +74,6 @@ std::optional<uint32_t> laneWord(KernelOp op, std::span<const uint32_t> in) {
     break;                                                                               \
   }
 #include "ir/kernel/semantics.def"
-#undef LANES
-#undef OTHER
   default: break;
   }
   return {};

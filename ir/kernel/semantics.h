@@ -118,8 +118,6 @@ struct LaneValue;
     }                                                                                  \
   };
 #include "ir/kernel/semantics.def"
-#undef LANES
-#undef OTHER
 
 }  // namespace lane_math
 

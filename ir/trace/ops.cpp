@@ -61,11 +61,6 @@ Tensor reduced(const Arg& x, Reduction reduction) {
 #define FN(op, call)
 #define INTERNAL(op, why)
 #include "ir/trace/ops.def"
-#undef UNARY
-#undef BINARY
-#undef CALL
-#undef FN
-#undef INTERNAL
 
 /// The call for documentation: `leakyRelu(x, slope)` for leakyRelu with `(const Arg& x, double slope = 0.01)`.
 static std::string spelledCall(std::string_view function, std::string_view parameters) {
@@ -88,11 +83,6 @@ const std::vector<Spelling>& spellings() {
 #define FN(op, call) {Opcode::op, call},
 #define INTERNAL(op, why) {Opcode::op, ""},
 #include "ir/trace/ops.def"
-#undef UNARY
-#undef BINARY
-#undef CALL
-#undef FN
-#undef INTERNAL
   };
   return rows;
 }

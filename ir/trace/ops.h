@@ -59,13 +59,8 @@ Attr attrOf(const T& value) {
 #define FN(op, call)
 #define INTERNAL(op, why)
 #include "ir/trace/ops.def"
-#undef UNARY
-#undef BINARY
 #undef args
 #undef attr
-#undef CALL
-#undef FN
-#undef INTERNAL
 
 // Operators. Comparisons give i1. == is not overloaded; equal(a, b) compares elements.
 Tensor operator-(const Arg& x);

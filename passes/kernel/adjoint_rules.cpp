@@ -36,8 +36,6 @@ constexpr bool isOfFloats(LaneTypes types, LaneGives gives) {
                     hasOwnRule(Opcode::id),                                                         \
                 #id ": name its row of ir/scalar.def in ir/kernel/ops.def, or give `distribute` a case");
 #include "ir/kernel/semantics.def"
-#undef LANES
-#undef OTHER
 
 }  // namespace
 

@@ -18,7 +18,6 @@ namespace tg {
 enum class FileType : uint8_t {
 #define FILE_TYPE(id, ...) id,
 #include "runtime/data/file_types.def"
-#undef FILE_TYPE
 };
 
 struct FileTypeInfo {
@@ -34,7 +33,6 @@ inline constexpr FileTypeInfo kFileTypes[] = {
 #define FILE_TYPE(id, name, bytes, host, safetensors, npy) \
   {FileType::id, name, bytes, DType::host, safetensors, npy},
 #include "runtime/data/file_types.def"
-#undef FILE_TYPE
 };
 
 constexpr const FileTypeInfo& info(FileType type) { return kFileTypes[static_cast<int>(type)]; }

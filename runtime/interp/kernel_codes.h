@@ -60,8 +60,6 @@ enum class Code : uint16_t {
 #define OTHER(...)
 #define LANES(id, ...) id##_f, id##_i, id##_u, id##_b,
 #include "ir/kernel/semantics.def"
-#undef LANES
-#undef OTHER
   move,    // dst = a, the whole register
   select,  // dst = b where a, else c
   toI,     // dst = a, a float, as i32; and so on
@@ -96,8 +94,6 @@ inline Code laneCode(KernelOp op, DType dtype) {
   case KernelOp::id:   \
     return static_cast<Code>(static_cast<int>(Code::id##_f) + offset);
 #include "ir/kernel/semantics.def"
-#undef LANES
-#undef OTHER
   default: assert(false && "not lane-wise"); return Code::end;
   }
 }

@@ -119,8 +119,6 @@ void Flattener::op(const Op& op) {
 #define OTHER(...)
 #define LANES(id, ...) case id:
 #include "ir/kernel/semantics.def"
-#undef LANES
-#undef OTHER
     arithmetic(op);
     break;
   }

@@ -129,8 +129,6 @@ void KernelMachine<Real>::step(uint32_t lane) {
     computeLane<KernelOp::id, bool>(in, regs);                             \
     break;
 #include "ir/kernel/semantics.def"
-#undef LANES
-#undef OTHER
     case Code::move: regs[in.dst] = regs[in.a]; break;
     case Code::select: regs[in.dst] = regs[in.a].u ? regs[in.b] : regs[in.c]; break;
     case Code::toI: regs[in.dst].i = lane_math::converted<int32_t>(regs[in.a].f); break;

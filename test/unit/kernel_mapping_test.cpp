@@ -30,9 +30,6 @@ TEST(KernelMapping, EveryExampleVerifies) {
 #define TYPE(group, there, here, type)
 #define NONE(group, there, why)
 #include "docs/kernel_mapping.def"
-#undef SAME
-#undef TYPE
-#undef NONE
   };
   for (const Example& example : examples)
     accepts(example.there, std::string(
@@ -56,9 +53,6 @@ TEST(KernelMapping, EveryTypeExists) {
 #define TYPE(group, there, here, type) {there, type},
 #define NONE(group, there, why)
 #include "docs/kernel_mapping.def"
-#undef SAME
-#undef TYPE
-#undef NONE
   };
   for (const Example& example : examples) {
     std::string type = example.text, head = "  kernel @k(", launch = ") workgroup(4) grid(1) {\n";

@@ -164,11 +164,6 @@ TEST(Mapping, everyExportedTypeHasARow) {
 #define TYPE(name, here, ...) rows.insert(std::string(#name).substr(0, std::string(#name).find('_')));
 #define NONE(name, why)
 #include "docs/mapping.def"
-#undef KIND
-#undef CALL
-#undef EXPORT
-#undef TYPE
-#undef NONE
   for (const char* type : {"AdamConfig",
                            "AdamResult",
                            "BufferPlan",
@@ -230,11 +225,6 @@ TEST(Mapping, everyExportedTypeHasARow) {
 #define NONE(name, why)
 #include "docs/mapping.def"
 #undef ROW
-#undef TYPE
-#undef KIND
-#undef CALL
-#undef EXPORT
-#undef NONE
 
 }  // namespace
 }  // namespace tg::test

@@ -144,7 +144,6 @@ TEST_F(PassTest, EveryRowOfTheTableIsRegisteredInOrder) {
 #define PASS(id, name, ...) name,
 #define ALIAS(name, ...) name,
 #include "passes/passes.def"
-#undef PASS
   };
   ASSERT_GE(passes().size(), rows.size());
   for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(passes()[i].name, rows[i]);
@@ -275,7 +274,6 @@ TEST_F(PassTest, EveryPassHasATextTest) {
   for (const char* name : {
 #define PASS(id, name, ...) name,
 #include "passes/passes.def"
-#undef PASS
        })
     EXPECT_TRUE(stands(name)) << "no RUN line of test/passes runs " << name;
   EXPECT_FALSE(stands("no-such-pass"));

@@ -209,11 +209,6 @@ TEST(TraceOps, EachFunctionAppendsItsOp) {
 #define FN(op, call)
 #define INTERNAL(op, why)
 #include "ir/trace/ops.def"
-#undef UNARY
-#undef BINARY
-#undef CALL
-#undef FN
-#undef INTERNAL
   for (const Spelling& row : spellings()) {
     if (row.call.empty()) continue;
     ASSERT_TRUE(all.count(row.op)) << tg::info(row.op).name << " has no case here";

@@ -20,14 +20,12 @@ namespace tg {
 
 #define TG_VERB(name, maker, summary) std::unique_ptr<Verb> maker();
 #include "tools/driver/verbs.def"
-#undef TG_VERB
 
 namespace {
 
 constexpr VerbInfo kVerbs[] = {
 #define TG_VERB(name, maker, summary) {name, summary, maker},
 #include "tools/driver/verbs.def"
-#undef TG_VERB
 };
 
 std::string usage() {
