@@ -8,10 +8,12 @@
 
 namespace tg {
 
+inline double inSeconds(std::chrono::duration<double> time) { return time.count(); }
+
 /// The time since it was made.
 class Stopwatch {
  public:
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double seconds() const { return inSeconds(Clock::now() - start_); }
   double milliseconds() const { return 1e3 * seconds(); }
 
  private:

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "ir/divide.h"
+#include "ir/stopwatch.h"
 
 namespace tg {
 
@@ -16,10 +17,6 @@ namespace {
 constexpr int64_t kChunkBytes = int64_t(4) << 20;
 
 using Clock = collective::Interval::Clock;
-
-double secondsBetween(Clock::time_point begin, Clock::time_point end) {
-  return std::chrono::duration<double>(end - begin).count();
-}
 
 /// The copies between the ranges of a collective and a staging buffer, for one chunk.
 struct ChunkCopies {
@@ -176,8 +173,8 @@ Result<void> StagedCollective::wait(collective::Engine& ranks) {
     TG_CHECK(chunk.toDevice->submit());
   }
   // Before the exchange began, the wait was for the device's own kernels, and does not count.
-  times_.waited += std::max(0.0, secondsBetween(std::max(begin, interval_.begin), interval_.end));
-  times_.exchange += secondsBetween(interval_.begin, interval_.end);
+  times_.waited += std::max(0.0, inSeconds(interval_.end - std::max(begin, interval_.begin)));
+  times_.exchange += inSeconds(interval_.end - interval_.begin);
   ++times_.times;
   copied_ = true;
   return {};

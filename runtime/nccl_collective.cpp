@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "ir/stopwatch.h"
+
 namespace tg {
 
 using collective::Interval;
@@ -16,10 +18,6 @@ using Clock = Interval::Clock;
 namespace {
 
 constexpr auto kElement = static_cast<int64_t>(sizeof(float));
-
-double secondsFrom(Clock::time_point begin, Clock::time_point end) {
-  return std::max(0.0, std::chrono::duration<double>(end - begin).count());
-}
 
 }  // namespace
 
@@ -89,8 +87,8 @@ Result<void> NcclDevice::launch() {
       idle = now;
     if (completed && finished && *finished < signal) return {};
     const Interval interval{begin == never ? now : begin, now};
-    group->exchange = secondsFrom(interval.begin, now);
-    if (idle != never) group->waited = secondsFrom(std::max(idle, interval.begin), now);
+    group->exchange = std::max(0.0, inSeconds(now - interval.begin));
+    if (idle != never) group->waited = std::max(0.0, inSeconds(now - std::max(idle, interval.begin)));
     group->done = true;
     return interval;
   };

@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/stopwatch.h"
 #include "ir/text.h"
 #include "runtime/collective/reduce.h"
 #include "runtime/collective/shared_memory.h"
@@ -113,7 +114,7 @@ Result<void> HostEngine::wait(int64_t ticket) {
   std::unique_lock lock(mutex_);
   const auto begin = Clock::now();
   changed_.wait(lock, [&] { return finished_ >= ticket || over_; });
-  traffic_.waited += std::chrono::duration<double>(Clock::now() - begin).count();
+  traffic_.waited += inSeconds(Clock::now() - begin);
   if (finished_ >= ticket) return {};
   return failure_;
 }
@@ -190,7 +191,7 @@ void HostEngine::serve() {
       pause(started || advanced);
       if (!inFlight) return {};
       std::lock_guard lock(mutex_);
-      traffic_.inFlight += std::chrono::duration<double>(Clock::now() - begin).count();
+      traffic_.inFlight += inSeconds(Clock::now() - begin);
       return {};
     };
     outcome = step();
@@ -456,7 +457,7 @@ Result<void> HostEngine::heartbeat(char kind) {
   // If this rank was stopped itself, say because its machine was suspended, it could not receive heartbeats. That
   // time does not count against the other ranks.
   const auto away = now - std::exchange(lastLook_, now);
-  if (std::chrono::duration<double>(away).count() > timeout_ / 2)
+  if (inSeconds(away) > timeout_ / 2)
     for (Peer& peer : peers_) peer.last += away;
   for (int rank = 0; rank < ranks_; ++rank) {
     if (rank == rank_) continue;
@@ -474,7 +475,7 @@ Result<void> HostEngine::heartbeat(char kind) {
       peer.last = now;
       peer.left = peer.received == kLeaving;
     }
-    if (!peer.left && std::chrono::duration<double>(now - peer.last).count() > timeout_)
+    if (!peer.left && inSeconds(now - peer.last) > timeout_)
       return lost(rank, fmt::format("has sent no heartbeat for {:.0f} s: it is stopped, dead, or unreachable",
                                     timeout_));
   }

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/stopwatch.h"
 #include "ir/text.h"
 
 namespace tg::collective {
@@ -30,10 +31,6 @@ std::string uuidText(const CudaUuid& uuid) {
   for (size_t i = 0; i < uuid.size(); ++i)
     text += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
   return text;
-}
-
-double secondsOf(const Interval& interval) {
-  return std::max(0.0, std::chrono::duration<double>(interval.end - interval.begin).count());
 }
 
 }  // namespace
@@ -300,7 +297,7 @@ void NcclEngine::poll(std::list<Observer>& observers) {
     observers.pop_front();
     before_ = done->end;
     std::lock_guard lock(mutex_);
-    traffic_.inFlight += secondsOf(*done);
+    traffic_.inFlight += std::max(0.0, inSeconds(done->end - done->begin));
   }
 }
 

@@ -18,6 +18,7 @@
 #include "ir/file_io.h"
 #include "ir/find.h"
 #include "ir/json_text.h"
+#include "ir/stopwatch.h"
 #include "ir/text.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/tensorboard.h"
@@ -187,9 +188,7 @@ std::string csvLine(const MetricRow& row, const std::vector<std::string>& column
   return line + '\n';
 }
 
-double wallTime() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
+double wallTime() { return inSeconds(std::chrono::system_clock::now().time_since_epoch()); }
 
 }  // namespace
 

@@ -17,6 +17,7 @@
 #include "ir/file_io.h"
 #include "ir/find.h"
 #include "ir/json_text.h"
+#include "ir/stopwatch.h"
 #include "ir/text.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/config_entries.h"
@@ -213,9 +214,7 @@ std::string now() {
 
 std::string pageOf(Json runs) {
   const auto clock = std::chrono::system_clock::now().time_since_epoch();
-  const Json data = {{"written", now()},
-                     {"written_at", std::chrono::duration<double>(clock).count()},
-                     {"runs", std::move(runs)}};
+  const Json data = {{"written", now()}, {"written_at", inSeconds(clock)}, {"runs", std::move(runs)}};
   const std::string json = jsonText(data);
   const size_t place = kTemplate.find(kPlace);
   std::string page(kTemplate.substr(0, place));

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "ir/collective.h"
+#include "ir/stopwatch.h"
 #include "ir/text.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/prefetch.h"
@@ -20,9 +21,7 @@ namespace {
 
 constexpr size_t kMeanSteps = 20;  // the loss reported at the end is the mean over these
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return inSeconds(std::chrono::steady_clock::now().time_since_epoch()); }
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/stopwatch.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_page.h"
@@ -30,10 +31,6 @@ constexpr size_t kBarWidth = 24, kBarLeast = 4;  // columns between its ends
 
 std::string megabytes(int64_t bytes) {
   return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
-}
-
-double secondsBetween(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
 }
 
 /// Progress bars are for terminals; logs and CI get lines.
@@ -125,8 +122,8 @@ void TrainConsole::begin(const Trainer& trainer, TrainControl& control) {
 double TrainConsole::secondsLeft(int64_t step) const {
   const int64_t stride = training_.options.stride, second = first_ + stride;
   auto now = Clock::now();
-  double each = step == second ? secondsBetween(start_, now) / static_cast<double>(stride)
-                               : secondsBetween(afterFirst_, now) / static_cast<double>(step - second);
+  double each = step == second ? inSeconds(now - start_) / static_cast<double>(stride)
+                               : inSeconds(now - afterFirst_) / static_cast<double>(step - second);
   return each * static_cast<double>(training_.options.steps - step);
 }
 
@@ -189,7 +186,7 @@ Result<void> TrainConsole::show(const StepResult& step) {
       step.step == options.stride || options.due(step.step, flags_.logEvery) || step.step == options.steps;
   if (bar_) drawBar(step);
   if (!recorded && !first) return {};
-  double seconds = secondsBetween(logged_, Clock::now());
+  double seconds = inSeconds(Clock::now() - logged_);
   auto steps = static_cast<double>(step.step - loggedStep_);
   double milliseconds = seconds * 1e3 / steps;
   double rate = steps * static_cast<double>(training_.feed->itemsPerStep()) /
@@ -292,13 +289,13 @@ void TrainConsole::refreshPage(bool now) {
   if (dir.empty()) return;
   auto begin = Clock::now();
   double pause = std::max(kPageSeconds, pageSeconds_ / kPageShare);
-  if (!now && secondsBetween(pageAt_, begin) < pause) return;
+  if (!now && inSeconds(begin - pageAt_) < pause) return;
   // A page is written together with a line, so distant lines, or an evaluation between two of them, delay it.
   std::optional<double> due;
-  if (!now) due = std::max(pause, secondsBetween(pageAt_, begin));
+  if (!now) due = std::max(pause, inSeconds(begin - pageAt_));
   auto written = writeRunPage(dir, due);
   pageAt_ = Clock::now();
-  pageSeconds_ = secondsBetween(begin, pageAt_);
+  pageSeconds_ = inSeconds(pageAt_ - begin);
   if (written || pageFailed_) return;
   pageFailed_ = true;
   eraseBar();
