@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <future>
 #include <utility>
 
 #include <fmt/format.h>
@@ -158,39 +159,28 @@ Result<std::shared_ptr<NcclEngine>> NcclEngine::join(std::shared_ptr<Engine> hos
 // ncclCommInitRank returns when all ranks have called it. If the host's engine loses a rank before, the calling thread
 // is abandoned until the process ends.
 Result<void> NcclEngine::start(const std::string& id) {
-  struct Init {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool done = false;
-    Result<void> entered;
-    int code = 0;
-    CudaHandle communicator = nullptr;
-  };
-  auto call = std::make_shared<Init>();
   NcclId known;
   std::memcpy(known.bytes, id.data(), std::min(id.size(), sizeof known.bytes));
-  std::thread caller([call, known, gpu = gpu_, ranks = ranks(), rank = rank()] {
-    CudaHandle made = nullptr;
-    auto entered = gpu->enter();
-    const int code = entered ? gpu->library().ncclCommInitRank(&made, ranks, known, rank) : 0;
-    std::lock_guard lock(call->mutex);
-    call->entered = std::move(entered);
-    call->code = code;
-    call->communicator = made;
-    call->done = true;
-    call->changed.notify_all();
+  auto promise = std::make_shared<std::promise<Result<CudaHandle>>>();
+  std::future<Result<CudaHandle>> made = promise->get_future();
+  std::thread caller([promise, known, gpu = gpu_, ranks = ranks(), rank = rank()] {
+    auto call = [&]() -> Result<CudaHandle> {
+      TG_CHECK(gpu->enter());
+      CudaHandle communicator = nullptr;
+      TG_CHECK(gpu->library().nccl(gpu->library().ncclCommInitRank(&communicator, ranks, known, rank),
+                                   "to initialize the communicator"));
+      return communicator;
+    };
+    promise->set_value(call());
   });
-  std::unique_lock lock(call->mutex);
-  while (!call->changed.wait_for(lock, kAsk, [&] { return call->done; })) {
+  while (made.wait_for(kAsk) == std::future_status::timeout) {
     if (!host_->failed()) continue;
     caller.detach();
     return failure();
   }
-  lock.unlock();
   caller.join();
-  TG_CHECK(std::move(call->entered));
-  communicator_ = call->communicator;
-  return gpu_->library().nccl(call->code, "to initialize the communicator");
+  TG_TRY(communicator_, made.get());
+  return {};
 }
 
 NcclEngine::~NcclEngine() {
