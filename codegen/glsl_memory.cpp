@@ -12,9 +12,7 @@ bool GlslPrinter::coherent(const Value& param) const {
 }
 
 bool GlslPrinter::anyCoherent() const {
-  for (const auto& param : kernel_.body.args)
-    if (coherent(*param)) return true;
-  return false;
+  return std::ranges::any_of(kernel_.body.args, [&](const auto& param) { return coherent(*param); });
 }
 
 /// Whether a buffer has two 16-bit reals in a word: in shared memory, and in storage without 16-bit access.

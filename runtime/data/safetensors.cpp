@@ -9,6 +9,7 @@
 #include <set>
 
 #include "ir/file_io.h"
+#include "ir/find.h"
 #include "ir/text.h"
 #include "runtime/data/data_file.h"
 #include "runtime/data/elements.h"
@@ -163,11 +164,7 @@ Result<void> writeBytes(const std::string& header, const TensorSource& source, c
 
 }  // namespace
 
-const HostArray* Safetensors::find(std::string_view name) const {
-  for (const auto& [candidate, array] : tensors)
-    if (candidate == name) return &array;
-  return nullptr;
-}
+const HostArray* Safetensors::find(std::string_view name) const { return secondOf(tensors, name); }
 
 Result<void> formatSafetensors(const TensorSource& tensors,
                                const std::map<std::string, std::string>& metadata, const ByteSink& sink) {

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <ctime>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -108,9 +106,8 @@ struct Numbers {
     for (const auto& [key, value] : row.values) curve(key).add(row.step, row.time, value);
   }
   CurveThinner& curve(const std::string& key) {
-    for (auto& [known, thinner] : curves)
-      if (known == key) return thinner;
-    return curves.emplace_back(key, CurveThinner()).second;
+    CurveThinner* known = secondOf(curves, key);
+    return known ? *known : curves.emplace_back(key, CurveThinner()).second;
   }
 };
 
@@ -205,16 +202,12 @@ Result<Json> runJson(const std::string& runDir, const std::string& name, std::op
   return run;
 }
 
-std::string now() {
-  std::tm local{};
-  const std::time_t time = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  ::localtime_r(&time, &local);
-  return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
-}
-
 std::string pageOf(Json runs) {
-  const auto clock = std::chrono::system_clock::now().time_since_epoch();
-  const Json data = {{"written", now()}, {"written_at", inSeconds(clock)}, {"runs", std::move(runs)}};
+  const auto now = std::chrono::system_clock::now();
+  const Json data = {{"written", fmt::format("{:%Y-%m-%d %H:%M:%S}",
+                                             fmt::localtime(std::chrono::system_clock::to_time_t(now)))},
+                     {"written_at", inSeconds(now.time_since_epoch())},
+                     {"runs", std::move(runs)}};
   const std::string json = jsonText(data);
   const size_t place = kTemplate.find(kPlace);
   std::string page(kTemplate.substr(0, place));

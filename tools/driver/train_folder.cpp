@@ -179,7 +179,7 @@ Result<std::string> envText(const std::string& command, OpenTraining& training) 
   if (env.is_null()) {
     const SessionInfo info = training.model.session->info();
     std::error_code error;
-    const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    const auto now = std::chrono::system_clock::now();
     env = {{"device", info.device},
            {"driver", info.driver},
            {"why", info.why},
