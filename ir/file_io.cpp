@@ -81,6 +81,16 @@ Error systemError(const std::string& path, const char* doing) {
   return fail("{}: cannot {}: {}", path, doing, std::strerror(errno));
 }
 
+bool isThere(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool isNamed(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
 Result<void> expectFile(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return {};

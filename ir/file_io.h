@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +45,10 @@ inline std::string_view asText(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+/// Whether a path leads to something, such as a file or a folder.
+bool isThere(const std::filesystem::path& path);
+/// The same, but a link that leads to nothing is something too.
+bool isNamed(const std::filesystem::path& path);
 /// An error if something other than a regular file is at this path: a folder, a pipe, a socket, a device.
 Result<void> expectFile(const std::string& path);
 

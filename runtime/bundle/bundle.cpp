@@ -123,9 +123,9 @@ Result<void> mayWriteBundle(const std::string& path, bool force) {
   const fs::path target = folderOf(path);
   std::error_code error;
   if (target == "." || target == "..") return fail("{}: give the bundle's folder a name", path);
-  if (!fs::exists(fs::symlink_status(target, error))) return {};
+  if (!isNamed(target)) return {};
   if (!force) return fail("{} exists; --force replaces a bundle", target.string());
-  if (fs::exists(target / "manifest.json", error) || fs::is_empty(target, error)) return {};
+  if (isThere(target / "manifest.json") || fs::is_empty(target, error)) return {};
   return fail("{} is not a bundle, so it is not replaced", target.string());
 }
 

@@ -4,7 +4,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
@@ -156,8 +155,7 @@ class ManifestCheck {
 /// How the file of a manifest's entry differs from what was written; "" if it does not.
 std::string fileDamage(const std::string& path, const Json& entry) {
   const auto file = entry["file"].get<std::string>();
-  std::error_code error;
-  if (!std::filesystem::exists(path + "/" + file, error)) return file + " is missing";
+  if (!isThere(path + "/" + file)) return file + " is missing";
   auto bytes = readFile(path + "/" + file);
   if (!bytes) return fmt::format("{} cannot be read: {}", file, bytes.error().message());
   if (entry["bytes"] != bytes->size())

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <filesystem>
 #include <limits>
 
+#include "ir/file_io.h"
 #include "ir/philox.h"
 #include "ir/text.h"
 
@@ -110,8 +110,7 @@ Result<void> parseFileName(std::string_view path, InputSpec& spec) {
 /// Splits off a divisor: a number after the last slash. If the whole path exists, as /dev/fd/63 may, it is a file
 /// without a divisor. A raw file that does not exist yet and has a number as its name needs an extension.
 Result<std::string_view> takeDivisor(std::string_view path, InputSpec& spec) {
-  std::error_code error;
-  if (std::filesystem::exists(path, error)) return path;
+  if (isThere(path)) return path;
   const size_t slash = path.rfind('/');
   const auto divisor =
       slash == std::string_view::npos ? std::nullopt : parseNumber<double>(path.substr(slash + 1));

@@ -80,8 +80,7 @@ Result<void> writeFolder(const std::string& folder, TrainState& state, const Ten
 
 /// Whether a good checkpoint with these tensors and this evaluation exists.
 bool isSaved(const std::string& path, const TrainState& state) {
-  std::error_code error;
-  if (!fs::exists(path, error) || !checkpointDamage(path).empty()) return false;
+  if (!isThere(path) || !checkpointDamage(path).empty()) return false;
   auto there = readState(path);
   return there && there->stateHash == state.stateHash && there->evaluationOwed == state.evaluationOwed;
 }
@@ -103,7 +102,7 @@ Result<std::vector<CheckpointEntry>> findCheckpoints(const std::string& runDir) 
   const std::string ckpt = runDir + "/ckpt";
   std::vector<CheckpointEntry> entries;
   // A dangling symbolic link is an error, not an empty folder.
-  if (!fs::exists(fs::symlink_status(ckpt, error))) return entries;
+  if (!isNamed(ckpt)) return entries;
   fs::directory_iterator at(ckpt, error);
   for (; !error && at != fs::directory_iterator(); at.increment(error))
     if (auto step = stepOf(at->path().filename().native())) entries.push_back({at->path(), *step, ""});
@@ -127,8 +126,7 @@ std::string strangeEntry(const std::string& path, const FileDigests& files) {
 }
 
 std::string fileDamage(const std::string& path, const std::string& name, const FileDigest& expected) {
-  std::error_code error;
-  if (!fs::exists(fileIn(path, name), error)) return fmt::format("{} is missing", name);
+  if (!isThere(fileIn(path, name))) return fmt::format("{} is missing", name);
   auto digest = digestFile(fileIn(path, name));
   if (!digest) return fmt::format("{} cannot be read: {}", name, digest.error().message());
   if (digest->bytes != expected.bytes)
@@ -140,8 +138,7 @@ std::string fileDamage(const std::string& path, const std::string& name, const F
 /// Holds a checkpoint and sets its `damage`. False if it does not exist any more.
 bool verify(CheckpointEntry& entry) {
   entry.hold = FolderHold::take(entry.path);
-  std::error_code error;
-  if (!entry.hold && !fs::exists(fs::symlink_status(entry.path, error))) return false;
+  if (!entry.hold && !isNamed(entry.path)) return false;
   entry.damage = checkpointDamage(entry.path);
   return true;
 }
@@ -150,7 +147,7 @@ bool verify(CheckpointEntry& entry) {
 
 std::string checkpointDamage(const std::string& path) {
   std::error_code error;
-  if (!fs::exists(path, error))
+  if (!isThere(path))
     return fs::is_symlink(fs::symlink_status(path, error)) ? "it is a link to nothing" : "it is not there";
   if (!fs::is_directory(path, error)) return "it is not a folder";
   const fs::file_status complete = fs::status(fileIn(path, kCompleteFile), error);
@@ -276,7 +273,7 @@ Result<std::vector<std::string>> supersedeAfter(const std::string& runDir, int64
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     if (entry->step <= step || !checkpointDamage(entry->path).empty()) continue;
     std::string aside = entry->path + ".superseded";
-    for (int i = 2; fs::exists(aside, error); ++i) aside = fmt::format("{}.superseded.{}", entry->path, i);
+    for (int i = 2; isThere(aside); ++i) aside = fmt::format("{}.superseded.{}", entry->path, i);
     fs::rename(entry->path, aside, error);
     if (error) return fail("{}: cannot move aside: {}", entry->path, error.message());
     moved.push_back(std::move(aside));

@@ -213,8 +213,7 @@ Result<void> StagedFolder::commit() {
   } else if (errno == EEXIST) {
     TG_CHECK(swapNames(path_, target));  // the destructor removes the old folder
   } else if (errno == EINVAL || errno == ENOSYS) {
-    std::error_code error;
-    if (fs::exists(fs::symlink_status(target, error))) {
+    if (isNamed(target)) {
       TG_CHECK(swapNames(path_, target));
     } else {
       if (::rename(path_.c_str(), target.c_str()) != 0) return systemError(target, "make");

@@ -5,20 +5,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
-
 #include <fmt/format.h>
+
+#include "ir/file_io.h"
 
 namespace tg {
 
-namespace fs = std::filesystem;
-
 Result<std::string> setAside(const std::string& path) {
-  std::error_code error;
-  if (!fs::exists(fs::symlink_status(path, error))) return std::string();
+  if (!isNamed(path)) return std::string();
   std::string aside = path + ".old";
-  for (int i = 2; fs::exists(fs::symlink_status(aside, error)); ++i)
-    aside = fmt::format("{}.old.{}", path, i);
+  for (int i = 2; isNamed(aside); ++i) aside = fmt::format("{}.old.{}", path, i);
   if (::rename(path.c_str(), aside.c_str()) != 0) return systemError(path, "move aside");
   return aside;
 }

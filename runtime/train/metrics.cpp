@@ -223,7 +223,7 @@ struct MetricsWriter::Impl {
 Result<void> MetricsWriter::Impl::openJsonl(int64_t lastStep, bool evaluationOwed) {
   const std::string path = jsonlPath(runDir);
   std::string kept;
-  if (lastStep > 0 && ::access(path.c_str(), F_OK) == 0) {
+  if (lastStep > 0 && isThere(path)) {
     auto keep = [&](const MetricRow& row) {
       const bool owed = evaluationOwed && row.step == lastStep && row.value("val_loss");
       if (row.step <= lastStep && !owed) kept += jsonLine(row);
@@ -246,7 +246,7 @@ Result<void> MetricsWriter::Impl::openEvents(int64_t lastStep) {
   const double now = wallTime();
   const std::string stem = fmt::format("{}/events.out.tfevents.{:010}.tg-run", runDir, int64_t(now));
   std::string path = stem;
-  for (int i = 1; ::access(path.c_str(), F_OK) == 0; ++i) path = fmt::format("{}.{:03}", stem, i);
+  for (int i = 1; isThere(path); ++i) path = fmt::format("{}.{:03}", stem, i);
   TG_CHECK(events.open(path, O_EXCL));
   eventRecords = tfRecord(versionEvent(now));
   if (lastStep > 0) eventRecords += tfRecord(sessionStartEvent(now, lastStep + 1));

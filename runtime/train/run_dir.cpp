@@ -28,9 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 
 bool hasAny(const std::string& path, std::initializer_list<std::string_view> names) {
-  std::error_code error;
   for (std::string_view name : names)
-    if (fs::exists(fmt::format("{}/{}", path, name), error)) return true;
+    if (isThere(fmt::format("{}/{}", path, name))) return true;
   return false;
 }
 
@@ -94,7 +93,7 @@ std::string runOf(const std::string& path) {
 
 TrainedKind trainedKind(const std::string& path) {
   std::error_code error;
-  if (!fs::is_directory(path, error)) return fs::exists(path, error) ? TrainedKind::file : TrainedKind::none;
+  if (!fs::is_directory(path, error)) return isThere(path) ? TrainedKind::file : TrainedKind::none;
   // A step's name is enough, so that a checkpoint whose files are lost is reported as damaged.
   const bool named = fs::path(withoutSlash(path)).filename().native().starts_with("step_");
   if (named || hasAny(path, {kCompleteFile, kStateFile})) return TrainedKind::checkpoint;
@@ -109,8 +108,7 @@ Result<Weights> openWeights(const std::string& given) {
   case TrainedKind::file: return ofFile(path);
   case TrainedKind::none: break;
   }
-  std::error_code error;
-  if (!fs::exists(path, error)) return fail("{}: no such file, run or checkpoint", path);
+  if (!isThere(path)) return fail("{}: no such file, run or checkpoint", path);
   return fail("{}: the folder is neither a run nor a checkpoint", path);
 }
 

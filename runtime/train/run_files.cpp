@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/run_files.h"
 
-#include <filesystem>
-
 #include <fmt/format.h>
 
 #include "ir/file_io.h"
@@ -12,8 +10,6 @@
 namespace tg {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::string_view kBegin = "# xxh3 ";
 constexpr std::string_view kModel = " model.tgir ", kModule = " module.spirv.tgir ";
@@ -70,9 +66,8 @@ Result<void> checkRunKinds(const std::string& run) {
 Result<void> checkRunFiles(const std::string& run, const TrainState* state) {
   const RunDir dir{run};
   TG_CHECK(checkRunKinds(run));
-  std::error_code error;
   std::optional<RunHashes> hashes;
-  if (fs::exists(dir.config(), error)) {
+  if (isThere(dir.config())) {
     TG_TRY(const std::string config, readText(dir.config()));
     TG_TRY(hashes, configHashes(config, dir.config()));
   }

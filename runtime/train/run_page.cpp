@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/run_page.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -39,7 +37,7 @@ constexpr size_t kShownSamples = 50;
 
 /// The text of a file, or nothing if it does not exist.
 Result<std::optional<std::string>> readIfThere(const std::string& path) {
-  if (::access(path.c_str(), F_OK) != 0) return std::optional<std::string>();
+  if (!isThere(path)) return std::optional<std::string>();
   TG_TRY(std::vector<std::byte> bytes, readFile(path));
   return std::optional(std::string(asText(bytes)));
 }
@@ -114,7 +112,7 @@ struct Numbers {
 /// Reads the metrics of a run, which may not have any rows yet.
 Result<Numbers> numbersOf(const std::string& runDir) {
   Numbers numbers;
-  if (::access(RunDir{runDir}.metrics().c_str(), F_OK) != 0) return numbers;
+  if (!isThere(RunDir{runDir}.metrics())) return numbers;
   TG_CHECK(forEachMetricRow(runDir, [&](const MetricRow& row) { numbers.add(row); }));
   return numbers;
 }
@@ -230,12 +228,12 @@ std::vector<std::string> runNames(const std::vector<std::string>& runDirs) {
 
 Result<std::string> findRun(const std::string& path) {
   std::error_code error;
-  if (!fs::exists(path, error)) return fail("{}: no such run", path);
+  if (!isThere(path)) return fail("{}: no such run", path);
   fs::path dir = fs::weakly_canonical(path, error);
   std::string given = path;
   if (!fs::is_directory(dir, error)) dir = dir.parent_path(), given = dir.string();
   if (dir.parent_path().filename() == "ckpt") dir = dir.parent_path().parent_path(), given = dir.string();
-  if (!fs::exists(dir / "metrics.jsonl", error))
+  if (!isThere(dir / "metrics.jsonl"))
     return fail("{}: not a run: {}/metrics.jsonl is not there", path, given);
   return given;
 }
@@ -246,7 +244,7 @@ Result<std::vector<std::string>> findRuns(const std::string& path) {
   auto one = findRun(path);
   if (one) return std::vector<std::string>{*std::move(one)};
   for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
-    if (fs::exists(entry.path() / "metrics.jsonl", error)) runs.push_back(entry.path().string());
+    if (isThere(entry.path() / "metrics.jsonl")) runs.push_back(entry.path().string());
   if (runs.empty()) return one.error();
   std::ranges::sort(runs);
   return runs;

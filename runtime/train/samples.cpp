@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/samples.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -25,7 +23,7 @@ struct KeptRows {
 /// The rows up to `lastStep`; reports lines that are not rows in `damaged`.
 Result<KeptRows> keptRows(const std::string& path, int64_t lastStep, DamagedRows& damaged) {
   KeptRows kept;
-  if (lastStep <= 0 || ::access(path.c_str(), F_OK) != 0) return kept;
+  if (lastStep <= 0 || !isThere(path)) return kept;
   TG_TRY(std::vector<std::byte> bytes, readFile(path));
   const std::string_view text = asText(bytes);
   int64_t number = 0;

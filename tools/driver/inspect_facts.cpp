@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/json_text.h"
 #include "ir/op_info.h"
 #include "ir/parser.h"
@@ -123,8 +124,7 @@ Facts supersededOf(const std::string& run) {
 /// only the syntax is checked.
 std::string configDamage(const std::string& run) {
   const std::string file = RunDir{run}.config();
-  std::error_code error;
-  if (!fs::exists(fs::symlink_status(file, error))) return "";
+  if (!isNamed(file)) return "";
   auto text = readInput(file);
   if (!text) return text.error().message();
   auto entries = parseConfig(*text, file);
@@ -174,8 +174,7 @@ Result<void> addCheckpoints(const std::string& run, Facts& out) {
   }
   if (newest) TG_CHECK(addNewest(run, entries, *newest, out));
   // No command resumes a run without options, such as one by a program of the user's own.
-  std::error_code error;
-  if (out["state"] == "running" || !fs::exists(RunDir{run}.config(), error)) return {};
+  if (out["state"] == "running" || !isThere(RunDir{run}.config())) return {};
   out["resume"] = "tg-run train --resume=" + shellWord(run);
   if (newest && out["state"] == "finished")
     out["resume"] = fmt::format("{} --steps={}", out["resume"].get<std::string>(), 2 * newest->step);
@@ -208,8 +207,7 @@ Result<Facts> runFacts(const std::string& path) {
   out["val_loss"] = orNull(summary.valLoss);
   out["items_per_s"] = orNull(summary.itemsPerSecond);
   out["eta_seconds"] = orNull(summary.eta);
-  std::error_code error;
-  if (fs::exists(fs::symlink_status(RunDir{path}.env(), error))) {
+  if (isNamed(RunDir{path}.env())) {
     auto env = envOf(RunDir{path}.env());
     if (env)
       out["env"] = std::move(*env);
@@ -218,7 +216,7 @@ Result<Facts> runFacts(const std::string& path) {
   }
   if (auto same = checkRunFiles(path, nullptr); !same) damaged(same.error());
   if (out["damage"] == "") out["damage"] = configDamage(path);
-  if (out["damage"] == "" && fs::exists(RunDir{path}.model(), error)) {
+  if (out["damage"] == "" && isThere(RunDir{path}.model())) {
     TG_TRY(auto module, readModule(RunDir{path}.model()));
     out["module"] = moduleFacts(*module);
   }
@@ -244,7 +242,6 @@ std::string bundleOf(const std::string& path) {
 Result<Facts> inspectPath(const std::string& given) {
   std::string path = given;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  std::error_code error;
   switch (trainedKind(path)) {
   case TrainedKind::run: return runFacts(path);
   case TrainedKind::checkpoint: return checkpointFacts(path);
@@ -253,8 +250,8 @@ Result<Facts> inspectPath(const std::string& given) {
     return startsLikeTensors(path) ? fileOfTensors(path) : moduleOf(path);
   case TrainedKind::none: break;
   }
-  if (fs::exists(fs::path(path) / kManifest, error)) return bundleFacts(path);
-  if (!fs::exists(path, error)) return fail("{}: no such file or folder", path);
+  if (isThere(fs::path(path) / kManifest)) return bundleFacts(path);
+  if (!isThere(path)) return fail("{}: no such file or folder", path);
   return fail("{}: the folder is neither a run, a checkpoint nor a bundle", path);
 }
 

@@ -51,7 +51,7 @@ Result<void> mayMakeFolder(const std::string& flag, const std::string& path) {
   fs::path at = fs::absolute(path, error).lexically_normal();
   if (error) return refuse(fmt::format("where this runs: {}", error.message()));
   if (!at.has_filename()) at = at.parent_path();
-  while (!fs::exists(fs::symlink_status(at, error)) && at.has_relative_path()) at = at.parent_path();
+  while (!isNamed(at) && at.has_relative_path()) at = at.parent_path();
   if (!fs::is_directory(at, error)) return refuse(fmt::format("{} is not a folder", at.string()));
   return ::access(at.c_str(), W_OK | X_OK) == 0
              ? Result<void>()
@@ -75,8 +75,7 @@ Result<void> notOneFile(const std::vector<OutputFile>& outputs) {
   std::map<fs::path, const OutputFile*> known;
   for (const OutputFile& output : outputs) {
     const std::string& path = output.path;
-    if (path.empty() || path == "-" || (fs::exists(path, error) && !fs::is_regular_file(path, error)))
-      continue;
+    if (path.empty() || path == "-" || (isThere(path) && !fs::is_regular_file(path, error))) continue;
     fs::path file = fs::weakly_canonical(fs::absolute(path, error), error);
     const auto [other, added] = known.emplace(std::move(file), &output);
     if (!added)

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/find.h"
 #include "ir/text.h"
 #include "passes/pass.h"
@@ -143,9 +144,8 @@ std::string fromAnyFolder(const std::string& option, const std::string& value) {
   if (option == "data" || option == "set") return absoluteBindings(value);
   if (option == "target") return isTargetFile(value) ? absolutePath(value) : value;
   // A FILE that does not exist is the name of a model.
-  std::error_code error;
-  const bool word = value == "-" || (option == "tuning" && value == "auto") ||
-                    (option == "FILE" && !fs::exists(value, error));
+  const bool word =
+      value == "-" || (option == "tuning" && value == "auto") || (option == "FILE" && !isThere(value));
   return paths.contains(option) && !word ? absolutePath(value) : value;
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/text.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/compile.h"
@@ -27,11 +28,6 @@ struct ExportFlags {
   std::string source, weights, entry = "predict", out, target, device = "auto", name;
   bool force = false;
 };
-
-bool isThere(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
 
 /// The parameters for a path to a run, a checkpoint or a file.
 struct Source {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
-#include <filesystem>
 #include <system_error>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/text.h"
 #include "passes/pass.h"
 #include "tools/driver/driver.h"
@@ -63,9 +63,8 @@ int dispatch(Arguments args, std::string& tool) {
     names.emplace_back(verb.name);
   }
   // A first word that is neither a file nor a flag is most likely a misspelled verb.
-  std::error_code error;
   if (args.size() > 1 && !args[0].starts_with('-') && args[0].find_first_of("./") == std::string::npos &&
-      !std::filesystem::exists(args[0], error)) {
+      !isThere(args[0])) {
     std::string near = nearestName(args[0], names);
     fmt::print(stderr, "tg-run: error: no verb '{}'; {}\n", args[0],
                near.empty() ? "tg-run --help lists them" : fmt::format("did you mean {}?", near));

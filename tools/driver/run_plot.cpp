@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/file_io.h"
 #include "ir/json_text.h"
 #include "runtime/train/run_page.h"
 #include "tools/driver/io.h"
@@ -90,7 +91,7 @@ bool isSame(const std::string& a, const std::string& b) {
 std::string runOfPage(const std::string& page) {
   std::error_code error;
   const fs::path file = fs::weakly_canonical(fs::absolute(page, error), error);
-  const bool own = file.filename() == "index.html" && fs::exists(file.parent_path() / "metrics.jsonl", error);
+  const bool own = file.filename() == "index.html" && isThere(file.parent_path() / "metrics.jsonl");
   return own ? file.parent_path().string() : "";
 }
 

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ir/file_io.h"
 #include "ir/find.h"
 #include "ir/parser.h"
 #include "ir/text.h"
@@ -70,7 +71,7 @@ Result<void> mayReplace(const std::string& flag, const std::string& path, bool (
   TG_CHECK(notOverOther(flag, path, begins, read));
   // If one of its files were changed, the checkpoint would be damaged.
   std::error_code error;
-  if (!fs::exists(fs::weakly_canonical(path, error).parent_path() / kCompleteFile, error)) return {};
+  if (!isThere(fs::weakly_canonical(path, error).parent_path() / kCompleteFile)) return {};
   return fail("{}={} would change a checkpoint: choose another folder", flag, path);
 }
 
@@ -174,7 +175,7 @@ static Result<std::unique_ptr<Module>> readModule(const CLI::App& app, const Mod
 
 Error noParameters(const CLI::App& app, const std::string& file) {
   std::error_code error;
-  if (!file.empty() && file != "-" && !benchModel(file) && !fs::exists(file, error))
+  if (!file.empty() && file != "-" && !benchModel(file) && !isThere(file))
     return fail("{}: no such file or folder", file);
   if (fs::is_directory(file, error)) return fail("{}: the folder is neither a run nor a checkpoint", file);
   if (fs::path(file).extension() == ".safetensors")

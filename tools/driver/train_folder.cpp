@@ -73,7 +73,7 @@ std::string defaultName(const ModelFlags& model, int number) {
 }
 
 /// Whether something exists at a path; an error if that cannot be determined.
-Result<bool> isThere(const std::string& path) {
+Result<bool> checkedThere(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::status_known(status)) return fail("{}: {}", path, error.message());
@@ -83,7 +83,7 @@ Result<bool> isThere(const std::string& path) {
 /// Whether the folder contains a run that was stopped before its first checkpoint, so that a new run may start in it. An
 /// error if it holds a run with checkpoints; `goesOn` says that the command would resume one.
 Result<bool> startsAnew(const std::string& dir, bool goesOn) {
-  TG_TRY(const bool begun, isThere(RunDir{dir}.config()));
+  TG_TRY(const bool begun, checkedThere(RunDir{dir}.config()));
   if (!begun) return false;
   TG_TRY(LatestCheckpoint latest, latestCheckpoint(dir));
   if (!latest.good && latest.skipped.empty()) return true;
@@ -146,8 +146,7 @@ Result<void> moveLaterAside(OpenTraining& training) {
 /// The env.json of the run's first part. Nothing if it is missing or damaged; a warning says so.
 Result<Json> earlierEnv(OpenTraining& training) {
   const std::string file = RunDir{training.options.runDir}.env();
-  std::error_code error;
-  if (!training.resumed || !fs::exists(fs::symlink_status(file, error))) return Json();
+  if (!training.resumed || !isNamed(file)) return Json();
   auto text = readInput(file);
   Json env = text ? parseJson<Json>(*text) : Json();
   if (env.is_object()) return env;
@@ -221,7 +220,7 @@ Result<std::string> resumedRun(const TrainFlags& flags) {
   const bool any = flags.resume == "auto";
   std::string path = any ? flags.runDir : flags.resume;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  TG_TRY(const bool begun, isThere(RunDir{runOf(path)}.config()));
+  TG_TRY(const bool begun, checkedThere(RunDir{runOf(path)}.config()));
   std::error_code error;
   const fs::path named = fs::weakly_canonical(path, error);  // a link may have any name
   if (begun && path != runOf(path) && !stepOf(named.filename().native()))
@@ -309,11 +308,11 @@ Result<std::string> freshRunDir(const ModelFlags& model, const TrainFlags& flags
   std::error_code error;
   if (flags.runDir.empty()) {
     int number = 1;
-    while (fs::exists(defaultName(model, number), error)) ++number;
+    while (isThere(defaultName(model, number))) ++number;
     return defaultName(model, number);
   }
   if (auto free = startsAnew(flags.runDir, flags.resume == "auto"); !free) return free.takeError();
-  if (fs::exists(flags.runDir, error) && !fs::is_directory(flags.runDir, error))
+  if (isThere(flags.runDir) && !fs::is_directory(flags.runDir, error))
     return fail("--run-dir={} is not a folder", flags.runDir);
   return flags.runDir;
 }
