@@ -59,9 +59,7 @@ bool isBlank(const std::string& text) { return text.find_first_not_of(" \t\r\n")
 std::string reproducerPath(const Command& command, const std::string& text) {
   if (command.reproducer == "none") return "";
   if (!command.reproducer.empty()) return command.reproducer;
-  uint32_t hash = 2166136261u;  // FNV-1a
-  for (unsigned char c : text) hash = (hash ^ c) * 16777619u;
-  return fmt::format("tg-crash-{:08x}.tgir", hash);
+  return fmt::format("tg-crash-{}.tgir", textHash(text));
 }
 
 class Invocation {

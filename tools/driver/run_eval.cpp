@@ -128,9 +128,7 @@ struct Eval : Verb {
       TG_TRY(const bool hasData, evaluates(started));
       if (flags.data.empty() && !hasData)
         return usageError(
-            "{}",
-            fmt::format("{} was trained without data for evaluation: give the data to evaluate on by --data",
-                        runDir));
+            "{} was trained without data for evaluation: give the data to evaluate on by --data", runDir);
       TG_CHECK(checkRunFiles(runDir, own && trained.state ? &*trained.state : nullptr));
     }
     if (trained.state && app.count("--seed") == 0) model.seed = trained.state->seed;
