@@ -19,6 +19,7 @@
 
 #include "ir/stopwatch.h"
 #include "ir/text.h"
+#include "ir/wake.h"
 #include "runtime/collective/reduce.h"
 #include "runtime/collective/shared_memory.h"
 
@@ -64,11 +65,7 @@ Result<std::unique_ptr<HostEngine>> HostEngine::create(OpenTransport open, doubl
 }
 
 HostEngine::~HostEngine() {
-  {
-    std::lock_guard lock(mutex_);
-    closing_ = true;
-  }
-  changed_.notify_all();
+  changeAndWake(mutex_, changed_, [&] { closing_ = true; });
   if (thread_.joinable()) thread_.join();
 }
 
@@ -130,11 +127,7 @@ Result<std::vector<std::string>> HostEngine::allGather(const std::string& own) {
 }
 
 void HostEngine::abort(int code) {
-  {
-    std::lock_guard lock(mutex_);
-    abortCode_ = code;
-  }
-  changed_.notify_all();
+  changeAndWake(mutex_, changed_, [&] { abortCode_ = code; });
   // With most transports, this call ends the process.
   if (thread_.joinable()) thread_.join();
 }
@@ -162,21 +155,15 @@ Result<void> HostEngine::join(const OpenTransport& open) {
 /// The engine's thread.
 void HostEngine::work(const OpenTransport& open) {
   auto joined = join(open);
-  {
-    std::lock_guard lock(mutex_);
+  changeAndWake(mutex_, changed_, [&] {
     open_ = static_cast<bool>(joined);
     over_ = !open_;
     if (!joined) failure_ = joined.takeError();
-  }
-  changed_.notify_all();
+  });
   if (over_) return;
   serve();
   if (abortCode_ >= 0) transport_->abort(transport_->self, abortCode_);
-  {
-    std::lock_guard lock(mutex_);
-    over_ = true;
-  }
-  changed_.notify_all();
+  changeAndWake(mutex_, changed_, [&] { over_ = true; });
 }
 
 void HostEngine::serve() {
@@ -198,12 +185,10 @@ void HostEngine::serve() {
   }
   if (outcome && abortCode_ < 0) outcome = leave();
   if (outcome || abortCode_ >= 0) return;
-  {
-    std::lock_guard lock(mutex_);
+  changeAndWake(mutex_, changed_, [&] {
     failure_ = outcome.takeError();
     over_ = true;
-  }
-  changed_.notify_all();
+  });
   // Wait here until the caller aborts the job or destroys the engine.
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return closing_ || abortCode_ >= 0; });
@@ -361,13 +346,11 @@ void HostEngine::sendReady(ActiveTask& active, int tag) {
 }
 
 void HostEngine::finish(const Job& job) {
-  {
-    std::lock_guard lock(mutex_);
+  changeAndWake(mutex_, changed_, [&] {
     traffic_.bytes += sentBytes(job.task.kind, job.task.count * sizeOf(job.task.element), ranks_);
     if (job.task.interval) job.task.interval->end = Clock::now();
     finished_ = job.ticket;
-  }
-  changed_.notify_all();
+  });
 }
 
 /// Exchanges texts: fills in those of the other ranks.

@@ -14,6 +14,7 @@
 
 #include "ir/stopwatch.h"
 #include "ir/text.h"
+#include "ir/wake.h"
 
 namespace tg::collective {
 
@@ -184,11 +185,7 @@ Result<void> NcclEngine::start(const std::string& id) {
 }
 
 NcclEngine::~NcclEngine() {
-  {
-    std::lock_guard lock(mutex_);
-    closing_ = true;
-  }
-  changed_.notify_all();
+  changeAndWake(mutex_, changed_, [&] { closing_ = true; });
   if (thread_.joinable()) thread_.join();
   observers_.clear();
   if (!communicator_ || !gpu_->enter()) return;
@@ -240,11 +237,7 @@ Result<void> NcclEngine::run(std::span<const Collective> group) {
 }
 
 void NcclEngine::observe(Observer observer) {
-  {
-    std::lock_guard lock(mutex_);
-    observers_.push_back(std::move(observer));
-  }
-  changed_.notify_all();
+  changeAndWake(mutex_, changed_, [&] { observers_.push_back(std::move(observer)); });
 }
 
 void NcclEngine::onFailure(const void* owner, std::function<void(const Error&)> handler) {

@@ -3,6 +3,8 @@
 
 #include <system_error>
 
+#include "ir/wake.h"
+
 namespace tg::collective {
 
 WorkerPool::WorkerPool(int helpers) {
@@ -14,22 +16,16 @@ WorkerPool::WorkerPool(int helpers) {
 }
 
 WorkerPool::~WorkerPool() {
-  {
-    std::lock_guard lock(mutex_);
-    over_ = true;
-  }
-  begun_.notify_all();
+  changeAndWake(mutex_, begun_, [&] { over_ = true; });
   for (std::thread& helper : helpers_) helper.join();
 }
 
 void WorkerPool::run(const std::function<void(int)>& job) {
-  {
-    std::lock_guard lock(mutex_);
+  changeAndWake(mutex_, begun_, [&] {
     job_ = &job;
     left_ = static_cast<int>(helpers_.size());
     ++round_;
-  }
-  begun_.notify_all();
+  });
   job(0);
   std::unique_lock lock(mutex_);
   done_.wait(lock, [&] { return left_ == 0; });

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "ir/exceptions.h"
+#include "ir/wake.h"
 
 namespace tg {
 
@@ -19,11 +20,7 @@ Prefetcher::Prefetcher(const Feed& feed, int64_t first, int64_t last)
     : feed_(feed), first_(first), last_(last), taken_(first), worker_([this]() noexcept { work(); }) {}
 
 Prefetcher::~Prefetcher() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
+  changeAndWake(mutex_, changed_, [&] { stop_ = true; });
   worker_.join();
 }
 
@@ -48,11 +45,7 @@ void Prefetcher::makeBatches() {
     }
     Result<Inputs> batch = feed_.batch(step);
     const bool failed = !batch;
-    {
-      std::lock_guard lock(mutex_);
-      ready_.push_back(std::move(batch));
-    }
-    changed_.notify_all();
+    changeAndWake(mutex_, changed_, [&] { ready_.push_back(std::move(batch)); });
     if (failed) return;
   }
 }
