@@ -247,11 +247,7 @@ class PartsCheck {
         if (!isFixed(op.in(i))) return false;
       return true;
     };
-    auto allRows = [&] {
-      for (int i = 0; i < op.numOperands(); ++i)
-        if (!isRows(op.in(i))) return false;
-      return true;
-    };
+    auto allRows = [&] { return everyUse(op, [&](const Value* value) { return isRows(value); }); };
     const auto at = static_cast<size_t>(axis);
     switch (op.code) {
     case Opcode::sum:
