@@ -68,6 +68,7 @@ Result<std::string> fingerprintOf(const FeedOptions& options, const Source& trai
   TG_TRY(const std::string trained, train.fingerprint());
   print.add(trained);
   print.add(fmt::format("{} {}", options.shuffle, options.valFraction));
+  if (options.oneBatch) print.add("one batch");
   // Evaluation data counts, since it determines which checkpoint is the best.
   if (eval) {
     TG_TRY(const std::string evaluated, eval->fingerprint());

@@ -66,6 +66,7 @@ struct Eval : Verb {
   ModelFlags model;
   EvalFlags flags;
   RankFlags rankFlags;
+  uint64_t runSeed = 0;  ///< the seed in the run's config.toml, which splits its data
 
   void describe(CLI::App& app) override {
     app.description(
@@ -153,7 +154,7 @@ struct Eval : Verb {
     model.file = RunDir{runDir}.model();
     if (app.count("--device") == 0) model.device = then.device;
     if (app.count("--seed") == 0) model.seed = then.seed;
-    runSeed_ = then.seed;
+    runSeed = then.seed;
     if (flags.batches < 0) flags.batches = started.evalBatches;
     return {};
   }
@@ -174,7 +175,7 @@ struct Eval : Verb {
     // Parameters of another run are evaluated on this run's split, and say nothing of its data.
     std::error_code error;
     const bool own = trained.state && fs::equivalent(trained.run, runDir, error);
-    TG_TRY(auto feed, openData(source, own ? trained.state->seed : runSeed_, started, trained.vocabulary));
+    TG_TRY(auto feed, openData(source, own ? trained.state->seed : runSeed, started, trained.vocabulary));
     const std::string then = own ? trained.state->dataHash : "";
     if (model.firstRank() && comparableData(then) && feed->fingerprint() != then)
       fmt::print(stderr, "warning: the data of {} was changed since it was trained\n", runDir);
@@ -198,8 +199,6 @@ struct Eval : Verb {
     }
     return openModel(model, std::move(source), {kEval});
   }
-
-  uint64_t runSeed_ = 0;  ///< the seed in the run's config.toml, which splits its data
 
   Result<Evaluation> meansOf(Session& session, const Feed& feed, int64_t batches, bool& sessionFailed) const {
     if (model.ranks) return evaluateTogether(session, feed, batches, sessionFailed, *model.ranks);

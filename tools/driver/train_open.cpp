@@ -139,6 +139,8 @@ std::string otherBatches(const std::string& run, const TrainFlags& flags) {
     return fmt::format("--val-fraction={} is not the run's {}", flags.valFraction, started.valFraction);
   if (flags.noShuffle != started.noShuffle)
     return fmt::format("--no-shuffle={} is not what the run was started with", flags.noShuffle);
+  if (flags.overfitOneBatch != started.overfitOneBatch)
+    return fmt::format("--overfit-one-batch={} is not what the run was started with", flags.overfitOneBatch);
   return "";
 }
 
