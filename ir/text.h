@@ -21,7 +21,7 @@ inline std::string countText(int64_t count, std::string_view one, std::string_vi
   return count == 1 || !many.empty() ? text : text + 's';
 }
 
-/// The number that a text is from end to end, or nothing. Whole numbers are of the base that may follow, or 10.
+/// The number that a text is from end to end, or nothing. `base` is that of a whole number; without it, 10.
 template <class T, class... Base>
 std::optional<T> numberIn(std::string_view text, Base... base) {
   T value{};

@@ -257,7 +257,7 @@ Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std
   if (const KnownKernel* known = kernels_.find(key)) return known;
   TG_TRY(LoweredKernel lowered, lower(fused, texels));
   if (!customOf(fused)) {
-    std::vector<bool> whole;  // what a result is in place of is bound with the bytes of the result
+    std::vector<bool> whole;  // an operand that a result is written over is bound with the result's bytes
     for (const LoweredKernel::Param& param : lowered.params)
       whole.push_back(!param.isResult && shared[static_cast<size_t>(param.index)]);
     const std::vector<int64_t> first = trimReads(*lowered.kernel, target_.alignment, whole);

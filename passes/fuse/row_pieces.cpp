@@ -40,9 +40,9 @@ RowBounds cutRows(int64_t rows, int64_t rowBytes, int64_t limit) {
   return cutAt(kPieceBytes, rows, rowBytes, limit);
 }
 
-RowBounds cutFinely(int64_t rows, int64_t rowBytes, int64_t limit) {
+RowBounds cutFinely(int64_t rows, int64_t rowBytes, int64_t limit, int64_t alignment) {
   RowBounds bounds = cutRows(rows, rowBytes, limit);
-  return bounds.size() < 3 ? cutAt(kFineBytes, rows, rowBytes, limit) : bounds;
+  return bounds.size() < 3 ? cutAt(std::max(kFineBytes, alignment), rows, rowBytes, limit) : bounds;
 }
 
 RowBounds cutAnywhere(int64_t rows, int64_t rowBytes, int64_t limit) {

@@ -26,8 +26,9 @@ constexpr int64_t kMostRowPieces = 256;
 /// bytes, where every device can bind them, and of 64 rows if that many fit. Empty if not even the smallest such piece
 /// fits, or if there would be more than kMostRowPieces.
 RowBounds cutRows(int64_t rows, int64_t rowBytes, int64_t limit);
-/// The same; but if so few rows fit that none of them starts at such a multiple, pieces start at multiples of 16 bytes.
-RowBounds cutFinely(int64_t rows, int64_t rowBytes, int64_t limit);
+/// The same; but if so few rows fit that none of them starts at such a multiple, pieces start at multiples of 16 bytes, or
+/// of `alignment` bytes, a power of two, if that is more.
+RowBounds cutFinely(int64_t rows, int64_t rowBytes, int64_t limit, int64_t alignment = 1);
 /// The same with pieces that start anywhere: the host reads a value of such pieces joined.
 RowBounds cutAnywhere(int64_t rows, int64_t rowBytes, int64_t limit);
 /// Whether pieces of a value of this type with these bounds start at such multiples. Those that cutRows gave for another

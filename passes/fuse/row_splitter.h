@@ -88,7 +88,6 @@ class RowSplitter {
   bool splits(const Op& op);
   bool byRowsOrTerms(const Op& op);
   RowBounds symbolBounds(const Type& type) const;
-  bool bind(const RowBounds& bounds, int64_t rowBytes) const;
   bool symbol(const Op& op);
   bool update(const Op& op);
   bool product(const Op& op);
@@ -122,10 +121,8 @@ class RowSplitter {
 
   Builder& build() { return out_.build(); }
   const RowPieces* piecesOf(const Value* value) const { return out_.piecesOf(value); }
-  RowBounds boundsFor(const Value& value, const Loc& loc, int64_t limit, std::string_view how);
-  RowBounds boundsFor(const Op& op, int64_t limit) {
-    return boundsFor(*op.result(), op.loc, limit, "computed");
-  }
+  RowBounds boundsFor(const Value& value, int64_t limit);
+  RowBounds boundsFor(const Op& op, int64_t limit) { return boundsFor(*op.result(), limit); }
   RowBounds boundsLike(const RowPieces& pieces, const Type& type) const;
   Value* operandRows(Value* value, const Shape& shape, int64_t from, int64_t to);
   bool hasRows(const Value* value, const Shape& shape) const;

@@ -51,7 +51,7 @@ class Sinker {
   const Target& target_;
   const std::vector<Op*> ops_;  ///< of the function, in order
   std::unordered_map<const Op*, int> place_;
-  std::unordered_map<const Op*, int64_t> sizes_;  ///< of the kernels that have taken maps
+  std::unordered_map<const Op*, int64_t> sizes_;  ///< of kernels' code, once it was asked for
 };
 
 /// Whether a slice is so cheap that several kernels may compute it: casts, constants, and a few ops of one instruction.

@@ -54,13 +54,14 @@ void RowSplitter::finish(Value* result, RowPieces pieces, bool stays) {
     replace(result, out_.join(pieces.values, result->type));
 }
 
-/// The rows at which a value is cut if it is larger than `limit`; otherwise {0, rows}. A remark at `loc` says that it is
-/// computed, or read, in pieces.
-RowBounds RowSplitter::boundsFor(const Value& value, const Loc& loc, int64_t limit, std::string_view how) {
+/// The rows at which a value is cut if it is larger than `limit`; otherwise {0, rows}. A remark says that it is computed in
+/// pieces or, if it is an argument, read. Pieces of an argument start where kernels can bind them.
+RowBounds RowSplitter::boundsFor(const Value& value, int64_t limit) {
   const Type& type = value.type;
   const RowBounds one{0, rowCount(type)};
   if (type.bytes() <= limit) return one;
-  RowBounds bounds = cutFinely(rowCount(type), type.shape.back() * byteSize(type.dtype), limit);
+  RowBounds bounds =
+      cutFinely(rowCount(type), type.shape.back() * byteSize(type.dtype), limit, value.def ? 1 : alignment_);
   // Whole entries where they fit: other ops need them.
   const int64_t count = entryCount(type);
   if (type.rank() > 2 && count < rowCount(type)) {
@@ -71,8 +72,10 @@ RowBounds RowSplitter::boundsFor(const Value& value, const Loc& loc, int64_t lim
     }
   }
   if (bounds.size() < 3) return one;
-  context_.remark(loc, "%{} : {} takes {} bytes, more than {}; it is {} in {} pieces of {} rows", value.name,
-                  type.str(), type.bytes(), limit, how, bounds.size() - 1, bounds[1]);
+  context_.remark(value.def ? value.def->loc : value.loc,
+                  "%{} : {} takes {} bytes, more than {}; it is {} in {} pieces of {} rows", value.name,
+                  type.str(), type.bytes(), limit, value.def ? "computed" : "read", bounds.size() - 1,
+                  bounds[1]);
   return bounds;
 }
 
@@ -83,8 +86,8 @@ void RowSplitter::cut(Value& argument) {
   const bool isCut =
       std::ranges::any_of(argument.uses, [](const Use& use) { return use.user()->code == Opcode::disjoin; });
   if (!out_.aimed() || isCut || type.rank() < 2 || type.bytes() <= binding_) return;
-  RowPieces pieces{boundsFor(argument, argument.loc, binding_, "read"), {}, true};
-  if (pieces.bounds.size() < 3 || !bind(pieces.bounds, type.shape.back() * byteSize(type.dtype))) return;
+  RowPieces pieces{boundsFor(argument, binding_), {}, true};
+  if (pieces.bounds.size() < 3) return;
   std::vector<Type> types;
   for (size_t i = 0; i + 1 < pieces.bounds.size(); ++i)
     types.push_back(Type::tensor(type.dtype, {pieces.bounds[i + 1] - pieces.bounds[i], type.shape.back()}));
@@ -108,15 +111,7 @@ RowBounds RowSplitter::boundsLike(const RowPieces& pieces, const Type& type) con
 /// The bounds of a parameter's or state's pieces along its first axis. Nothing if pieces that kernels can bind at their
 /// place in it do not fit.
 RowBounds RowSplitter::symbolBounds(const Type& type) const {
-  const int64_t entryBytes = type.bytes() / type.shape[0];
-  const RowBounds bounds = cutFinely(type.shape[0], entryBytes, binding_);
-  return bind(bounds, entryBytes) ? bounds : RowBounds{};
-}
-
-/// Whether pieces that start at these rows can be bound at their place in the whole.
-bool RowSplitter::bind(const RowBounds& bounds, int64_t rowBytes) const {
-  return std::ranges::all_of(
-      bounds, [&](int64_t from) { return from == bounds.back() || from * rowBytes % alignment_ == 0; });
+  return cutFinely(type.shape[0], type.bytes() / type.shape[0], binding_, alignment_);
 }
 
 /// Reads a parameter or state that is larger than a binding by entries of the first axis.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/data/elements.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -85,9 +86,9 @@ auto withStored(FileType type, Fn fn) {
   case FileType::i64: return fn(int64_t());
   case FileType::u64: return fn(uint64_t());
   case FileType::f32: return fn(float());
-  case FileType::f64: break;
+  case FileType::f64: return fn(double());
   }
-  return fn(double());
+  return fn(double());  // for compilers that do not see that all types were named
 }
 
 /// The elements divided by a number, in f32. The quotient is computed in f64. A finite one beyond f32 becomes what
@@ -96,12 +97,15 @@ Result<HostArray> quotients(FileType type, const Shape& shape, std::span<const s
                             int64_t first, Beyond beyond) {
   if (type == FileType::boolean) TG_CHECK(toI1(shape, raw));
   HostArray array = HostArray::zeros(DType::f32, shape);
+  const size_t each = size_t{1} << 16, size = static_cast<size_t>(byteSize(type));
   int64_t index = 0;
-  for (const double number : numbersOf(type, raw)) {
-    const double quotient = number / divisor;
-    const auto out = static_cast<float>(quotient);
-    if (beyond == Beyond::error && !keeps(quotient, out)) return misfit(first + index, quotient, DType::f32);
-    array.f32()[static_cast<size_t>(index++)] = out;
+  for (size_t at = 0; at < raw.size(); at += each * size) {
+    for (const double number : numbersOf(type, raw.subspan(at, std::min(each * size, raw.size() - at)))) {
+      const auto out = static_cast<float>(number / divisor);
+      if (beyond == Beyond::error && !keeps(number, out))
+        return misfit(first + index, number / divisor, DType::f32);
+      array.f32()[static_cast<size_t>(index++)] = out;
+    }
   }
   return array;
 }

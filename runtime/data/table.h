@@ -22,7 +22,7 @@ struct NpyLayout;
 /// is packed.
 class Table {
  public:
-  /// Opens a `.npy` file; dtypes and order as for `parseNpyLayout`.
+  /// Opens a `.npy` file of any dtype of real or integer numbers; order as for `parseNpyLayout`.
   static Result<Table> openNpy(const std::string& path);
   /// Opens a member of a `.npz` archive and holds it in memory.
   static Result<Table> openNpz(const std::string& path, const std::string& key);

@@ -151,5 +151,7 @@ class TensorHash {
 /// lists every tensor, by name and shape, that is missing, is not wanted, or has another shape or type.
 Result<TensorSource> matchTensors(TensorSource file, const std::vector<std::pair<std::string, Type>>& wanted,
                                   const std::string& where);
+/// The name in `file` for a wanted one: the same, or its name in tensorgrad for TypeScript.
+std::string nameInFile(const std::vector<std::pair<std::string, Type>>& file, const std::string& wanted);
 
 }  // namespace tg

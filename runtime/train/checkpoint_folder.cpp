@@ -54,20 +54,21 @@ Result<void> swapNames(const std::string& from, const std::string& to) {
   return {};
 }
 
-/// Whether the process that made a temporary folder is gone. Its lock shows that, even if a process in another
+/// Removes a temporary folder if the process that made it is gone. Its lock shows that, even if a process in another
 /// container has the same number. If locks do not work, the process number in the name is used.
-bool isStale(const std::string& path) {
-  Descriptor folder = Descriptor::ofFolder(path);
-  if (!folder) return false;
+void removeIfStale(const std::string& path) {
+  const Descriptor folder = Descriptor::ofFolder(path);
+  if (!folder) return;
   const bool locked = ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0;
-  const bool unsupported = !locked && errno != EWOULDBLOCK;
-  folder.close();
-  if (!unsupported) return locked;
-  std::string_view name(path);
-  name.remove_prefix(name.rfind('-') + 1);
-  if (const size_t dot = name.find('.'); dot != std::string_view::npos) name = name.substr(0, dot);
-  const auto process = numberIn<pid_t>(name);
-  return process && ::kill(*process, 0) != 0 && errno == ESRCH;
+  if (!locked && errno == EWOULDBLOCK) return;
+  if (!locked) {
+    std::string_view name(path);
+    name.remove_prefix(name.rfind('-') + 1);
+    if (const size_t dot = name.find('.'); dot != std::string_view::npos) name = name.substr(0, dot);
+    const auto process = numberIn<pid_t>(name);
+    if (!process || ::kill(*process, 0) == 0 || errno != ESRCH) return;
+  }
+  removeTree(path);
 }
 
 std::string temporaryPath(const std::string& parent, const std::string& name) {
@@ -198,9 +199,11 @@ Result<StagedFolder> StagedFolder::create(const std::string& parent, const std::
     folder.path_ = path;
     folder.lock_ = Descriptor::ofFolder(path);
     if (!folder.lock_ && errno != ENOENT) return systemError(path, "open");
-    // If locks do not work, the number in the name is used.
-    if (folder.lock_) ::flock(folder.lock_.get(), LOCK_EX | LOCK_NB);
-    // Until it was locked, another process may have taken it for a stale one.
+    // If locks do not work, the number in the name is used. Until it is locked, another process may take the folder for
+    // a stale one: that process holds the lock, or has removed the folder.
+    const bool taken =
+        folder.lock_ && ::flock(folder.lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (taken) folder.lock_ = Descriptor();
   } while (!folder.lock_ || !isFileAt(folder.lock_.get(), folder.path_));
   return folder;
 }
@@ -254,13 +257,16 @@ Result<void> removeFolder(const std::string& parent, const std::string& name) {
 }
 
 void removeStaleFolders(const std::string& parent, const std::string& name) {
-  const std::string prefix = std::string(kTemporary) + (name.empty() ? "" : name + "-");
+  // The name is .tmp-NAME-PROCESS.NUMBER.
+  auto isOurs = [&](std::string_view file) {
+    return file.starts_with(kTemporary) &&
+           (name.empty() || file.substr(0, file.rfind('-')).substr(kTemporary.size()) == name);
+  };
   std::error_code error;
   std::vector<std::string> found;
   for (fs::directory_iterator at(parent, error), end; !error && at != end; at.increment(error))
-    if (at->path().filename().native().starts_with(prefix)) found.push_back(at->path());
-  for (const std::string& path : found)
-    if (isStale(path)) removeTree(path);
+    if (isOurs(at->path().filename().native())) found.push_back(at->path());
+  for (const std::string& path : found) removeIfStale(path);
 }
 
 }  // namespace tg

@@ -29,8 +29,9 @@ struct OtherName {
 };
 constexpr OtherName kTypescriptNames[] = {{"W", "w"}, {"g", "gain"}, {"b", "bias"}};
 
-/// The name in the file for a wanted one: the same, or the one of tensorgrad for TypeScript.
-std::string nameInFile(const NamedTypes& file, const std::string& wanted) {
+}  // namespace
+
+std::string nameInFile(const std::vector<std::pair<std::string, Type>>& file, const std::string& wanted) {
   if (findTensor(file, wanted)) return wanted;
   const size_t last = wanted.rfind('.') + 1;  // 0 if there is no dot
   for (const OtherName& row : kTypescriptNames)
@@ -40,6 +41,8 @@ std::string nameInFile(const NamedTypes& file, const std::string& wanted) {
     }
   return wanted;
 }
+
+namespace {
 
 /// Reads elements of a tensor and converts them to another type.
 Result<void> readAs(const TensorSource& source, size_t tensor, DType dtype, int64_t first,

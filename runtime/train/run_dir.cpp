@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <initializer_list>
+#include <set>
 #include <thread>
 
 #include <sys/file.h>
@@ -15,8 +16,6 @@
 #include "ir/collective.h"
 #include "ir/file_io.h"
 #include "ir/find.h"
-#include "ir/text.h"
-#include "passes/pass.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/checkpoint_folder.h"
@@ -112,16 +111,18 @@ Result<Weights> openWeights(const std::string& given) {
   return fail("{}: the folder is neither a run nor a checkpoint", path);
 }
 
-Result<TensorSource> paramsOf(const Weights& weights, const Module& module, const std::string& except) {
-  auto others = someOf(weights.tensors, [&](const std::string& name) {
-    return !module.find(ItemKind::state, name) && !globMatch(except, name);
-  });
-  const std::vector<Item*> params = module.all(ItemKind::param);
+Result<TensorSource> paramsOf(const Weights& weights, const Module& module,
+                              const std::function<bool(const std::string&)>& except) {
   std::vector<std::pair<std::string, Type>> wanted;
-  for (const Item* param : params)
-    if (!globMatch(except, param->name)) wanted.emplace_back(param->name, param->type);
-  if (!except.empty() && wanted.size() == params.size())
-    return fail("--init-except={} names no parameter; there are {}", except, namesOf(params));
+  std::set<std::string> left;  // what the file calls the others
+  for (const Item* param : module.all(ItemKind::param))
+    if (except && except(param->name))
+      left.insert(nameInFile(weights.tensors.tensors, param->name));
+    else
+      wanted.emplace_back(param->name, param->type);
+  auto others = someOf(weights.tensors, [&](const std::string& name) {
+    return !module.find(ItemKind::state, name) && !left.contains(name) && !(except && except(name));
+  });
   return matchTensors(std::move(others), wanted, weights.file);
 }
 

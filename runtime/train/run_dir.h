@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,9 +60,10 @@ struct Weights {
 /// A run stands for its latest good checkpoint, a checkpoint for itself (an error if it is damaged), a file for itself.
 /// If a run has no good checkpoint, the error names all damaged ones.
 Result<Weights> openWeights(const std::string& path);
-/// The params of a module, as given by `matchTensors`, but for those whose names match the glob `except`. The file may also
-/// contain states of the module.
-Result<TensorSource> paramsOf(const Weights& weights, const Module& module, const std::string& except = "");
+/// The params of a module, as given by `matchTensors`, without those whose names `except` accepts: the file may contain
+/// them in any form, and states of the module.
+Result<TensorSource> paramsOf(const Weights& weights, const Module& module,
+                              const std::function<bool(const std::string&)>& except = {});
 /// These states of a module; `all`: an error if one is missing. States that each rank has only a part of, such as sharded
 /// moments of an optimizer, are left out.
 Result<TensorSource> statesOf(const Weights& weights, const std::vector<Item*>& states, bool all);

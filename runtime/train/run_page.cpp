@@ -110,7 +110,7 @@ struct Numbers {
 };
 
 /// Reads the metrics of a run, which may not have any rows yet.
-Result<Numbers> numbersOf(const std::string& runDir) {
+Result<Numbers> metricsOf(const std::string& runDir) {
   Numbers numbers;
   if (!isThere(RunDir{runDir}.metrics())) return numbers;
   TG_CHECK(forEachMetricRow(runDir, [&](const MetricRow& row) { numbers.add(row); }));
@@ -176,7 +176,7 @@ Result<RunSummary> summaryOf(const std::string& runDir, const std::string& name,
 /// none.
 Result<Json> runJson(const std::string& runDir, const std::string& name, std::optional<double> due,
                      bool ending) {
-  TG_TRY(const Numbers numbers, numbersOf(runDir));
+  TG_TRY(const Numbers numbers, metricsOf(runDir));
   TG_TRY(std::optional<std::string> config, readIfThere(RunDir{runDir}.config()));
   TG_TRY(Json env, readJson(RunDir{runDir}.env()));
   TG_TRY(Json plan, readJson(RunDir{runDir}.plan()));
@@ -251,7 +251,7 @@ Result<std::vector<std::string>> findRuns(const std::string& path) {
 }
 
 Result<RunSummary> summarizeRun(const std::string& runDir) {
-  TG_TRY(const Numbers numbers, numbersOf(runDir));
+  TG_TRY(const Numbers numbers, metricsOf(runDir));
   TG_TRY(std::optional<std::string> config, readIfThere(RunDir{runDir}.config()));
   TG_TRY(Json env, readJson(RunDir{runDir}.env()));
   return summaryOf(runDir, nameOf(runDir), numbers, config, env, false);

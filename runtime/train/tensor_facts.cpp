@@ -60,7 +60,7 @@ std::string notFiniteIn(const std::string& name, const Type& type, int64_t first
   return fmt::format("{} is {}", elementName(name, type.shape, first + place), value.at(0));
 }
 
-/// Statistics of numbers that come one after another. Numbers and sums of squares of f64 fit its type.
+/// Statistics of numbers that come one after another. long double, so that squares of large f64 do not overflow.
 class Statistics {
  public:
   void add(double value) {

@@ -235,7 +235,8 @@ struct Bench : Verb {
     app.add_flag("--wait", flags.wait, "read the loss of each step before the next begins");
     app.add_flag("--json", flags.json, "print JSON");
     app.add_flag("--compile", flags.compile, "also time compiling, with empty and then with full caches");
-    addValue(app, "--results", "FILE", flags.results, "write the results to this JSON file, in place of the model's earlier ones");
+    addValue(app, "--results", "FILE", flags.results,
+             "write the results to this JSON file, in place of the model's earlier ones");
     addValue(app, "--table", "FILE", flags.table, "measure nothing; print a file of --results as a table")
         ->excludes("--results")
         ->excludes("FILE");

@@ -69,9 +69,9 @@ struct Eval : Verb {
   uint64_t runSeed = 0;  ///< the seed in the run's config.toml, which splits its data
 
   void describe(CLI::App& app) override {
-    app.description(
-        "Averages the loss of @eval over evaluation data, each full batch once. FILE may be a run or one of "
-        "its checkpoints, whose data is then used: the result is the loss that train printed.");
+    app.description("Averages the loss and other results of @eval over evaluation data, each full batch "
+                    "once. FILE may be a run or one of "
+                    "its checkpoints, whose data is then used: the result is the loss that train printed.");
     addModelFlags(app, model);
     addValue(app, "--data", "DATA", flags.data,
              "evaluation data, as for train: text:FILE or 'x=@x.npy,y=@y.npy'");

@@ -305,7 +305,13 @@ Result<void> loadWeights(const OpenModel& model, const ModelFlags& flags) {
   TG_TRY(const std::shared_ptr<const Weights> weights, givenWeights(flags));
   if (flags.notes && weights->file != flags.weights)
     fmt::print(stderr, "note: parameters of {}\n", weights->taken);
-  TG_TRY(const TensorSource matched, paramsOf(*weights, *model.session->module(), flags.except));
+  const Module& module = *model.session->module();
+  auto isExcepted = [&](const std::string& name) { return globMatch(flags.except, name); };
+  const std::vector<Item*> params = module.all(ItemKind::param);
+  if (!flags.except.empty() &&
+      std::ranges::none_of(params, [&](const Item* param) { return isExcepted(param->name); }))
+    return usageError("--init-except={} names no parameter; there are {}", flags.except, namesOf(params));
+  TG_TRY(const TensorSource matched, paramsOf(*weights, module, isExcepted));
   TG_CHECK(model.session->writeTensors(ItemKind::param, matched, {.partial = !flags.except.empty()}));
   if (flags.states) TG_CHECK(restoreStates(model, *weights));
   return {};

@@ -452,7 +452,11 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   if (out.resumed) TG_CHECK(checkSameModule(out, run, model, saved));
   TG_TRY(model.pipeline, pipelineOf(*module, model));
   if (!out.resumed) TG_CHECK(checkKeepsShapes(*module, model.pipeline));
-  if (!flags.initFrom.empty()) model.weights = flags.initFrom, model.except = flags.initExcept;
+  if (!flags.initFrom.empty()) model.weights = flags.initFrom;
+  if (!out.resumed && !flags.initExcept.empty() && model.weights.empty())
+    return usageError("--init-except={} needs the parameters that --init-from or --weights names",
+                      flags.initExcept);
+  model.except = flags.initExcept;
   if (out.resumed) model.weights.clear();
   if (!model.weights.empty()) {
     TG_TRY(model.given, givenWeights(model));
