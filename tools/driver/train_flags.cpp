@@ -36,7 +36,7 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
         "initial parameters: a safetensors file, a run or a checkpoint")
       ->excludes("--weights");
   learn("--init-except", "NAMES", flags.initExcept,
-        "leave parameters at their own initial values: a name, or a pattern such as 'head.*|bias'");
+        "parameters that it leaves as they begin, such as 'head.*'");
   learn("--on-nan", "stop|skip", flags.onNan,
         "at a loss or gradient that is not finite, stop the run or skip the batch")
       ->check(CLI::IsMember({"stop", "skip"}));
