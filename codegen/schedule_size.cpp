@@ -100,17 +100,16 @@ std::optional<Schedule> smaller(Kind schedule) {
 
 }  // namespace
 
-int64_t sizeOfMaps(std::span<const Op* const> ops) {
+template <class Ops>
+static int64_t sizeOf(const Ops& ops) {
   int64_t size = 0;
   for (const Op* op : ops) size += elementSize(*op);
   return size;
 }
 
-int64_t sizeOfMaps(const Op& fused) {
-  int64_t size = 0;
-  for (const Op* op : fused.regions[0]->ops) size += elementSize(*op);
-  return size;
-}
+int64_t sizeOfMaps(std::span<const Op* const> ops) { return sizeOf(ops); }
+
+int64_t sizeOfMaps(const Op& fused) { return sizeOf(fused.regions[0]->ops); }
 
 Schedule withinBudget(const Op& fused, const Target& target, Schedule schedule) {
   const int64_t size = sizeOfMaps(fused);

@@ -92,8 +92,8 @@ Result<void> Session::checkLoss() const {
       options_.trainFunction, first.name, first.type.str());
 }
 
-/// Begins all parts of a step except the last, whose rows are left in `inputs` for the caller. What is wrong with the last
-/// part, which also gives the captures, is an error before any begins.
+/// Begins all parts of a step except the last, whose rows are left in `inputs` for the caller. Only the last part returns
+/// captures; they are checked before any part begins.
 Result<void> Session::beginParts(Begun& begun, Inputs& inputs, const std::vector<std::string>& captures) {
   TG_CHECK(checkLoss());
   TG_TRY(const Item* func, program_->function(begun.function));

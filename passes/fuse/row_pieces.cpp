@@ -60,6 +60,20 @@ bool startAligned(const RowBounds& bounds, const Type& type) {
                      [&](int64_t from) { return from * rowBytes % kPieceBytes == 0; });
 }
 
+std::optional<RowBounds> inEntries(RowBounds bounds, int64_t rows) {
+  for (int64_t& bound : bounds) {
+    if (bound % rows != 0) return {};
+    bound /= rows;
+  }
+  return bounds;
+}
+
+int64_t mostRows(const RowBounds& bounds) {
+  int64_t most = 0;
+  for (size_t i = 0; i + 1 < bounds.size(); ++i) most = std::max(most, bounds[i + 1] - bounds[i]);
+  return most;
+}
+
 const RowPieces* PieceBuilder::piecesOf(const Value* value) const { return valueIn(pieces_, value); }
 
 Value* PieceBuilder::concat(std::vector<Value*> parts, int64_t axis) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -34,6 +35,11 @@ RowBounds cutAnywhere(int64_t rows, int64_t rowBytes, int64_t limit);
 /// Whether pieces of a value of this type with these bounds start at such multiples. Those that cutRows gave for another
 /// element type may not.
 bool startAligned(const RowBounds& bounds, const Type& type);
+
+/// The bounds counted in entries of `rows` rows each. Nothing if one of them lies within an entry.
+std::optional<RowBounds> inEntries(RowBounds bounds, int64_t rows);
+/// The rows of the largest piece.
+int64_t mostRows(const RowBounds& bounds);
 
 struct RowPieces {
   RowBounds bounds;

@@ -211,16 +211,9 @@ std::optional<RowBounds> RowSplitter::entryBounds(const Op& op, const Entries& h
   if (bytes * how.count <= binding_ && !pieces) return {};
   for (const Operand& operand : op.operands)
     if (piecesOf(operand.value)) bytes = std::max(bytes, operand.value->type.bytes() / how.count);
-  if (pieces) {
-    const int64_t rows = pieces->bounds.back() / how.count;
-    RowBounds bounds;
-    bool fits = pieces->bounds.back() % how.count == 0;
-    for (int64_t bound : pieces->bounds) {
-      fits =
-          fits && bound % rows == 0 && (bounds.empty() || (bound / rows - bounds.back()) * bytes <= binding_);
-      bounds.push_back(bound / std::max<int64_t>(rows, 1));
-    }
-    if (fits) return bounds;
+  if (pieces && pieces->bounds.back() % how.count == 0) {
+    std::optional<RowBounds> bounds = inEntries(pieces->bounds, pieces->bounds.back() / how.count);
+    if (bounds && mostRows(*bounds) * bytes <= binding_) return bounds;
   }
   RowBounds bounds = cutRows(how.count, bytes, binding_);
   if (bounds.size() > 2) return bounds;

@@ -100,10 +100,7 @@ void RowSplitter::cut(Value& argument) {
 /// The bounds of an operand's pieces, for a result of this type; other bounds if its pieces would exceed a binding.
 RowBounds RowSplitter::boundsLike(const RowPieces& pieces, const Type& type) const {
   const int64_t rowBytes = type.shape.back() * byteSize(type.dtype);
-  int64_t most = 0;
-  for (size_t i = 0; i + 1 < pieces.bounds.size(); ++i)
-    most = std::max(most, pieces.bounds[i + 1] - pieces.bounds[i]);
-  if (most * rowBytes <= binding_) return pieces.bounds;
+  if (mostRows(pieces.bounds) * rowBytes <= binding_) return pieces.bounds;
   RowBounds bounds = cutFinely(rowCount(type), rowBytes, limit_);
   return bounds.size() < 3 ? pieces.bounds : bounds;
 }
@@ -149,12 +146,9 @@ bool RowSplitter::update(const Op& op) {
   const int64_t each = rowCount(type) / type.shape[0];
   const RowPieces* pieces = piecesOf(value);
   if (!pieces && type.bytes() <= binding_) return false;
-  RowBounds bounds = symbolBounds(type);
-  if (pieces && startAligned(pieces->bounds, type) &&
-      std::ranges::all_of(pieces->bounds, [&](int64_t bound) { return bound % each == 0; })) {
-    bounds = pieces->bounds;
-    for (int64_t& bound : bounds) bound /= each;
-  }
+  std::optional<RowBounds> whole;
+  if (pieces && startAligned(pieces->bounds, type)) whole = inEntries(pieces->bounds, each);
+  const RowBounds bounds = whole ? *whole : symbolBounds(type);
   if (bounds.size() < 3) return false;
   for (size_t i = 0; i + 1 < bounds.size(); ++i) {
     const int64_t from = bounds[i], to = bounds[i + 1];

@@ -48,11 +48,9 @@ std::optional<BoxCut> RowSplitter::boxCut(const Type& type, int64_t read) const 
 std::optional<BoxCut> RowSplitter::boxCut(const Value& value, const RowPieces& pieces) const {
   const int axis = entryAxis(value.type.shape);
   const int64_t rows = rowCount(value.type) / value.type.shape[axis];
-  const bool whole = std::ranges::all_of(pieces.bounds, [&](int64_t bound) { return bound % rows == 0; });
-  if (!whole || !hasWholeRows(value.type)) return boxCut(value.type);
-  BoxCut cut{axis, pieces.bounds};
-  for (int64_t& bound : cut.bounds) bound /= rows;
-  return cut;
+  std::optional<RowBounds> bounds = inEntries(pieces.bounds, rows);
+  if (!bounds || !hasWholeRows(value.type)) return boxCut(value.type);
+  return BoxCut{axis, *std::move(bounds)};
 }
 
 /// The cut of a value that fits a binding.
