@@ -473,7 +473,7 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
       return withCode(exitUsage,
                       differs(fmt::format("--seed={} is not the run's {}", model.seed, saved.seed), run));
     TG_TRY(share, shareOf(app, model, flags, run, *module, saved));
-    TG_CHECK(recount(run, saved, share, model, out));
+    TG_CHECK(recount(run, saved, share, model, flags, out));
   }
   if (model.ranks)
     out.feed = rankFeed(std::move(out.feed), model.ranks->rank(), model.ranks->ranks(), share.split, *module);

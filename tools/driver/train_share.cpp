@@ -97,7 +97,7 @@ Result<RankShare> shareOf(const CLI::App& app, const ModelFlags& model, const Tr
 }
 
 Result<void> recount(const std::string& run, const TrainState& saved, const RankShare& share,
-                     const ModelFlags& model, OpenTraining& out) {
+                     const ModelFlags& model, const TrainFlags& flags, OpenTraining& out) {
   const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
   if (saved.ranks == ranks) return {};
   std::string counted;  // why the numbers of steps have changed
@@ -105,7 +105,8 @@ Result<void> recount(const std::string& run, const TrainState& saved, const Rank
     counted = fmt::format("an update takes {} instead of {}, so step {} becomes step {}",
                           countText(share.stepsPerUpdate, "step"),
                           share.stepsPerUpdate * saved.step / share.step, saved.step, share.step);
-  if (!counted.empty() && !out.stepsTyped)
+  // A run by --epochs keeps its length, of which the data says the steps.
+  if (!counted.empty() && !out.stepsTyped && !flags.epochs)
     return usageError("{} was trained by {}; with {} {}: give --steps, the last step to train", run,
                       countText(saved.ranks, "rank"), countText(ranks, "rank"), counted);
   std::string note = fmt::format("note: {} was trained by {}; now ", run, countText(saved.ranks, "rank"));

@@ -38,9 +38,9 @@ int64_t callsPerUpdate(const Module& module);
 Result<RankShare> shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags,
                           const std::string& run, const Module& source, const TrainState& saved);
 
-/// Notes how steps are counted from now on. An error if the counting changes and --steps is not given.
+/// Notes how steps are counted from now on. An error if the counting changes and neither --steps nor --epochs is given.
 Result<void> recount(const std::string& run, const TrainState& saved, const RankShare& share,
-                     const ModelFlags& model, OpenTraining& out);
+                     const ModelFlags& model, const TrainFlags& flags, OpenTraining& out);
 
 /// Sets how many steps lie between two runs of functions with `every`, so that as many updates do as before. A note where that
 /// is no whole number of steps.
