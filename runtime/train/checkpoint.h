@@ -25,10 +25,11 @@ namespace tg {
 struct TrainState {
   int64_t step = 0;  ///< steps done, including those that only accumulate gradients
   uint64_t seed = 0;
-  double seconds = 0;      ///< of training so far, over all parts of the run
-  std::string moduleHash;  ///< XXH3-64 of the source module's text
-  std::string finalHash;   ///< of the spirv module that ran
-  std::string dataHash;    ///< Feed::fingerprint
+  double seconds = 0;                   ///< of training so far, over all parts of the run
+  std::string moduleHash;               ///< XXH3-64 of the source module's text
+  std::string finalHash;                ///< of the spirv module that ran
+  std::string dataHash;                 ///< Feed::fingerprint
+  std::optional<std::string> evalHash;  ///< Feed::evalFingerprint
   std::string device, driver;
   std::string version;                    ///< of the program that wrote it
   std::optional<std::string> vocabulary;  ///< Vocabulary::printable

@@ -24,9 +24,9 @@ namespace {
 class JoinedFeed : public Feed {
  public:
   JoinedFeed(std::unique_ptr<Source> train, std::unique_ptr<Source> eval, std::string fingerprint,
-             bool oneBatch)
+             std::optional<std::string> evalPrint, bool oneBatch)
       : train_(std::move(train)), eval_(std::move(eval)), fingerprint_(std::move(fingerprint)),
-        oneBatch_(oneBatch) {}
+        evalPrint_(std::move(evalPrint)), oneBatch_(oneBatch) {}
 
   Result<Inputs> batch(int64_t step) const override {
     if (!train_) return fail("there is no data for training");
@@ -47,6 +47,7 @@ class JoinedFeed : public Feed {
   }
   const Vocabulary* vocabulary() const override { return main().vocabulary(); }
   std::string fingerprint() const override { return fingerprint_; }
+  std::optional<std::string> evalFingerprint() const override { return evalPrint_; }
   std::vector<std::string> describe() const override {
     std::vector<std::string> out = main().describe();
     if (train_ && eval_)
@@ -59,21 +60,20 @@ class JoinedFeed : public Feed {
 
   std::unique_ptr<Source> train_, eval_;
   std::string fingerprint_;
+  std::optional<std::string> evalPrint_;
   bool oneBatch_;
 };
 
-/// The fingerprint of all data of a training; `eval` is null if there is no evaluation.
-Result<std::string> fingerprintOf(const FeedOptions& options, const Source& train, const Source* eval) {
+/// The fingerprint of all data of a training; `evaluated` is that of evaluation, if there is one.
+Result<std::string> fingerprintOf(const FeedOptions& options, const Source& train,
+                                  const std::optional<std::string>& evaluated) {
   Fingerprint print;
   TG_TRY(const std::string trained, train.fingerprint());
   print.add(trained);
   print.add(fmt::format("{} {}", options.shuffle, options.valFraction));
   if (options.oneBatch) print.add("one batch");
   // Evaluation data counts, since it determines which checkpoint is the best.
-  if (eval) {
-    TG_TRY(const std::string evaluated, eval->fingerprint());
-    print.add(evaluated);
-  }
+  if (evaluated) print.add(*evaluated);
   return print.str();
 }
 
@@ -146,9 +146,14 @@ Result<std::unique_ptr<Feed>> openFeed(const FeedOptions& options, const Item& f
     if (!made) return fail("evaluation: " + made.error().message());
     evaluation = std::move(*made);
   }
-  TG_TRY(std::string print, fingerprintOf(options, *training, evaluation.get()));
-  return std::unique_ptr<Feed>(
-      new JoinedFeed(std::move(training), std::move(evaluation), std::move(print), options.oneBatch));
+  std::optional<std::string> evalPrint;
+  if (evaluation) {
+    TG_TRY(evalPrint, evaluation->fingerprint());
+  }
+  TG_TRY(std::string print, fingerprintOf(options, *training, evalPrint));
+  if (!own) evalPrint.reset();
+  return std::unique_ptr<Feed>(new JoinedFeed(std::move(training), std::move(evaluation), std::move(print),
+                                              std::move(evalPrint), options.oneBatch));
 }
 
 Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Item& eval) {
@@ -162,8 +167,7 @@ Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Ite
   source.vocabulary = options.vocabulary;
   TG_TRY(auto made, openSource(source, eval));
   TG_TRY(std::string print, made->fingerprint());
-  return std::unique_ptr<Feed>(
-      new JoinedFeed(nullptr, std::move(made), std::move(print), /*oneBatch=*/false));
+  return std::unique_ptr<Feed>(new JoinedFeed(nullptr, std::move(made), print, print, /*oneBatch=*/false));
 }
 
 namespace {
@@ -198,6 +202,7 @@ class RankFeed : public Feed {
   Result<Inputs> evalBatch(int64_t index) const override { return whole_->evalBatch(index); }
   const Vocabulary* vocabulary() const override { return whole_->vocabulary(); }
   std::string fingerprint() const override { return whole_->fingerprint(); }
+  std::optional<std::string> evalFingerprint() const override { return whole_->evalFingerprint(); }
   std::vector<std::string> describe() const override { return whole_->describe(); }
 
  private:

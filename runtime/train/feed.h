@@ -57,6 +57,8 @@ class Feed : public Batches {
   /// A hash of names, shapes, sizes and bytes, including those of evaluation data. (Large files are sampled, and their
   /// modification times are added.) If it differs, a resumed run would not continue as if it had never stopped.
   virtual std::string fingerprint() const = 0;
+  /// The same of evaluation data alone, unless it is a part of the training data.
+  virtual std::optional<std::string> evalFingerprint() const { return {}; }
 };
 
 /// Checks the syntax of the bindings in FeedOptions. openFeed later checks whether the files exist and fit.

@@ -121,6 +121,7 @@ void forEachLaterMember(State& state, Visit visit) {
   visit("steps_per_update", state.stepsPerUpdate);
   visit("stride", state.stride);
   visit("options", state.options);
+  visit("eval_data_hash", state.evalHash);
   visit("evaluation_owed", state.evaluationOwed);
   visit("without_update", state.withoutUpdate);
   visit("left_out", state.leftOut);

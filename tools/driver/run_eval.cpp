@@ -159,24 +159,35 @@ struct Eval : Verb {
     return {};
   }
 
+  static Result<std::unique_ptr<Feed>> openEval(const Module& source, const std::string& data,
+                                                const Weights& trained) {
+    FeedOptions options;
+    options.val = data;
+    if (trained.vocabulary) {
+      TG_TRY(options.vocabulary, Vocabulary::parse(*trained.vocabulary));
+    }
+    return openEvalFeed(options, *source.func(kEval));
+  }
+
   Result<std::unique_ptr<Feed>> feedOf(const Module& source, const Weights& trained,
                                        const TrainFlags& started, const std::string& runDir) const {
     if (!flags.data.empty()) {
       TG_TRY(DataFlags data, parseData(flags.data));
       if (!data.train.empty() && !data.val.empty())
         return fail("--data gives two sources; only data for evaluation is read here");
-      FeedOptions options;
-      options.val = data.val.empty() ? data.train : data.val;
-      if (trained.vocabulary) {
-        TG_TRY(options.vocabulary, Vocabulary::parse(*trained.vocabulary));
-      }
-      return openEvalFeed(options, *source.func(kEval));
+      return openEval(source, data.val.empty() ? data.train : data.val, trained);
     }
     // Parameters of another run are evaluated on this run's split, and say nothing of its data.
     std::error_code error;
     const bool own = trained.state && fs::equivalent(trained.run, runDir, error);
-    TG_TRY(auto feed, openData(source, own ? trained.state->seed : runSeed, started, trained.vocabulary));
-    const std::string then = own ? trained.state->dataHash : "";
+    // Evaluation data of its own is opened alone, if the vocabulary is known and so is what the data was.
+    TG_TRY(const DataFlags data, parseData(started.data));
+    const bool alone =
+        !data.val.empty() && (trained.vocabulary || !isText(data.val)) && (!own || trained.state->evalHash);
+    TG_TRY(auto feed,
+           alone ? openEval(source, data.val, trained)
+                 : openData(source, own ? trained.state->seed : runSeed, started, trained.vocabulary));
+    const std::string then = !own ? "" : alone ? *trained.state->evalHash : trained.state->dataHash;
     if (model.firstRank() && comparableData(then) && feed->fingerprint() != then)
       fmt::print(stderr, "warning: the data of {} was changed since it was trained\n", runDir);
     return feed;

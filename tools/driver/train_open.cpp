@@ -210,6 +210,7 @@ void beginState(const TrainState& saved, const RankShare& share, const ModelFlag
   const std::string version = versionText();
   out.state.version = version.substr(0, version.find('\n'));
   if (out.resumed && (saved.device != info.device || saved.driver != info.driver))
+  out.state.evalHash = out.feed->evalFingerprint();
     out.notes.push_back(
         fmt::format("note: the run was on {}{}; on another device or driver it goes on within "
                     "rounding, not bit for bit",
