@@ -39,7 +39,9 @@ struct Inspect : Verb {
       }
       if (!damage.empty()) {
         std::fflush(stdout);
-        code = report(app, fail("{}: {}", path, damage));
+        // Damage of one of its files begins with that file's path.
+        const bool located = damage.starts_with(facts->at("path").get<std::string>() + "/");
+        code = report(app, fail("{}{}", located ? "" : path + ": ", damage));
       }
       all.push_back(std::move(*facts));
     }
