@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "ir/file_io.h"
 #include "runtime/data/npy.h"
@@ -33,6 +34,8 @@ T load(Bytes bytes, size_t offset) {
   std::memcpy(&value, bytes.data() + offset, sizeof(T));
   return value;
 }
+
+bool isArray(const ZipMember& member) { return member.name.ends_with(".npy"); }
 
 std::string keyOf(const std::string& name) {
   return name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name;
@@ -123,7 +126,9 @@ Result<std::vector<std::byte>> unpack(Bytes file, const ZipMember& member, const
 
 Result<std::vector<std::byte>> readNpzMember(const std::string& path, std::string_view key) {
   TG_TRY(const auto file, readFileOrPipe(path));
-  TG_TRY(const auto members, readDirectory(file, path));
+  TG_TRY(auto members, readDirectory(file, path));
+  // Other files may lie beside the arrays, such as a README.
+  if (std::ranges::any_of(members, isArray)) std::erase_if(members, std::not_fn(isArray));
   auto isMeant = [&](const ZipMember& member) { return member.name == key || keyOf(member.name) == key; };
   auto found = std::ranges::find_if(members, isMeant);
   if (found != members.end() && std::any_of(found + 1, members.end(), isMeant))

@@ -144,6 +144,10 @@ TEST_F(Files, NpzReadsStoredAndDeflatedMembers) {
                                                 {"x.npy", npy("<f4", "(1,)", le<float>({3}))}}));
   EXPECT_FAILS(readNpz(twice, "x"), "two.npz", "there are two members 'x'");
   ASSERT_OK(readNpz(twice, "y"));
+  const std::string one =
+      put("one.npz", zip({{"README.txt", "text"}, {"x.npy", npy("<f4", "(1,)", le<float>({1}))}}));
+  ASSERT_OK(readNpz(one, ""));
+  EXPECT_FAILS(readNpz(one, "README.txt"), "got 'README.txt'; it has: x");
 }
 
 TEST_F(Files, NpzRefusesDamage) {
