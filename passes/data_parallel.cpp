@@ -245,9 +245,7 @@ Result<void> run_data_parallel(Module& module, const DataParallelOptions& option
                                const PassContext& context) {
   TG_TRY(Item * train, funcNamed("data-parallel", module, options.func));
   Item* step = &stepFunction(module, *train);
-  if (!hasGradients(*step))
-    return passError("data-parallel", step->loc, 2, "@{} has no gradients; run append-grad first",
-                     step->name);
+  if (!hasGradients(*step)) return noGradients("data-parallel", *step);
   TG_CHECK(checkFunction(*train, *step));
   if (step != train) TG_CHECK(checkFunction(*step, *step));
   if (const Item* scale = module.find(ItemKind::state, "loss_scale"))

@@ -2,6 +2,7 @@
 #include "passes/lookup.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace tg {
 
@@ -15,6 +16,26 @@ bool hasGradients(const Item& func, std::string_view param) {
   return std::ranges::any_of(func.body.ops, [&](const Op* op) {
     return op->code == Opcode::param_grad && (param.empty() || op->operands[0].text == param);
   });
+}
+
+/// Whether a function's first result, its loss, depends on a parameter otherwise than through tg.stop_gradient.
+static bool dependsOnParam(const Item& func) {
+  std::unordered_set<const Value*> reached;
+  for (const Op* op : func.body.ops) {
+    const bool reads =
+        op->code == Opcode::param || anyUse(*op, [&](const Value* value) { return reached.contains(value); });
+    if (!reads || op->code == Opcode::stop_gradient) continue;
+    if (op->code == Opcode::return_) return op->numOperands() > 0 && reached.contains(op->in(0));
+    for (const auto& result : op->results) reached.insert(result.get());
+  }
+  return false;
+}
+
+Error noGradients(std::string_view pass, const Item& func) {
+  if (dependsOnParam(func))
+    return passError(pass, func.loc, 2, "@{} has no gradients; run append-grad first", func.name);
+  return passError(pass, func.loc, 2,
+                   "@{} has no gradients: its first result, the loss, depends on no parameter", func.name);
 }
 
 Item& stepFunction(const Module& module, Item& train) {

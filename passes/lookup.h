@@ -16,6 +16,8 @@ namespace tg {
 Result<Item*> funcNamed(std::string_view pass, Module& module, const std::string& name);
 /// Whether a function names the gradient of a parameter, or of any.
 bool hasGradients(const Item& func, std::string_view param = "");
+/// The error c2 of a pass that needs gradients, where a function has none.
+Error noGradients(std::string_view pass, const Item& func);
 /// The function of the optimizer's step: one with the attribute `every` that has gradients, as append-grad{accumulate=N}
 /// makes it; otherwise `train`.
 Item& stepFunction(const Module& module, Item& train);

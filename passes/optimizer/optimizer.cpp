@@ -98,10 +98,7 @@ Result<Site> findSite(std::string_view pass, Module& module, const OptimizerOpti
   TG_TRY(Item * train, funcNamed(pass, module, options.func));
   Site site{pass,          train, &stepFunction(module, *train),
             options.match, kind,  options.match.empty() ? kind : freePrefix(module, kind)};
-  if (!hasGradients(*site.step))
-    return passError(pass, site.step->loc, 2,
-                     "@{} has no gradients; run append-grad first, on a loss that depends on parameters",
-                     site.step->name);
+  if (!hasGradients(*site.step)) return noGradients(pass, *site.step);
   return site;
 }
 
