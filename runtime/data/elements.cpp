@@ -66,7 +66,7 @@ Result<HostArray> toI1(const Shape& shape, std::span<const std::byte> raw) {
     if (value > largest) largest = value;
     return static_cast<int32_t>(value);
   });
-  if (largest > 1) return fail("expected booleans stored as 0 or 1, got {}", largest);
+  if (largest > 1) return notBoolean(largest);
   return array;
 }
 
@@ -115,6 +115,8 @@ HostArray copyOf(DType dtype, const Shape& shape, std::span<const std::byte> raw
 }
 
 }  // namespace
+
+Error notBoolean(int byte) { return fail("expected booleans stored as 0 or 1, got {}", byte); }
 
 std::optional<FileType> fileTypeNamed(std::string_view name) {
   for (const FileTypeInfo& row : kFileTypes)

@@ -62,6 +62,9 @@ Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<
                                    const ElementGoal& goal = {}, int64_t first = 0,
                                    Beyond beyond = Beyond::error);
 
+/// The error of a byte above 1 in the place of a boolean.
+Error notBoolean(int byte);
+
 /// The array with every element rounded to `dtype`. Reals can be converted to reals, and finite ones must stay finite;
 /// integers must keep their values. Otherwise an error, which numbers the elements from `first` on.
 Result<HostArray> convertedTo(const HostArray& array, DType dtype, int64_t first = 0);

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/data/elements.h"
 #include "runtime/data/safetensors.h"
 
 namespace tg {
@@ -111,7 +112,7 @@ Result<FileFacts> fileFacts(const std::string& path) {
     }));
     statistics.write(facts);
     if (stored == FileType::boolean && facts.max > 1)
-      return fail("{}: tensor '{}': expected booleans stored as 0 or 1, got {}", path, name, facts.max);
+      return fail("{}: tensor '{}': {}", path, name, notBoolean(static_cast<int>(facts.max)).message());
   }
   return out;
 }

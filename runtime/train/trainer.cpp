@@ -253,12 +253,8 @@ Result<void> Trainer::evaluate(TrainObserver& observer, TrainControl& control) {
   if (!evaluated)
     return sessionFailed_ ? evaluated.takeError() : withoutData(evaluated.takeError(), observer, control);
   if (!*evaluated) return {};
-  const Evaluation& means = **evaluated;
   state_.evaluationOwed = false;
-  EvalResult result;
-  result.loss = means.loss;
-  result.others = means.others;
-  result.step = state_.step;
+  EvalResult result{std::move(**evaluated), state_.step};
   state_.valLoss = result.loss;
   // A loss that is not finite is never the best.
   result.best = std::isfinite(result.loss) && (!state_.bestValLoss || result.loss < *state_.bestValLoss);

@@ -14,6 +14,7 @@
 
 #include "runtime/session.h"
 #include "runtime/train/checkpoint.h"
+#include "runtime/train/evaluation.h"
 #include "runtime/train/feed.h"
 #include "runtime/train/run_dir.h"
 
@@ -75,12 +76,10 @@ struct TrainControl {
   std::atomic<bool> atOnce = false;  ///< with stop: no further checkpoint after the one being written
 };
 
-struct EvalResult {
+struct EvalResult : Evaluation {
   int64_t step = 0;
-  double loss = 0;                                     ///< mean over the batches
-  std::vector<std::pair<std::string, double>> others;  ///< means of @eval's other results of one element
   bool best = false;
-  std::optional<double> bestLoss;  ///< none if no loss was finite
+  std::optional<double> bestLoss = {};  ///< none if no loss was finite
   int64_t bestStep = 0;
 };
 
