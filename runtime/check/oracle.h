@@ -53,8 +53,8 @@ class InterpCall {
 /// Judges values by two calls at one point: in f64, and rounded. They are close if |value - wide| <= 4 |exact - wide| +
 /// floor, the rule of tolerance.h. For a result of few elements, one rounded call is a poor estimate of the rounding error.
 /// If such a result differs in a module with f16 or bf16, whose error is large, three more calls are made with
-/// parameters that are rounded differently. If a result differs that is zero or nearly so in both calls, where terms
-/// may cancel out, three more calls round every op's results differently.
+/// parameters that are rounded differently. If a result differs that is zero or nearly so in f64, where terms may
+/// cancel out, three more calls round every op's results differently.
 class Oracle {
  public:
   /// `rounded`: the module of the rounded call, such as the compiled one; often that of the point.
