@@ -132,7 +132,8 @@ struct Train : Verb {
     TG_CHECK(lockRun(resume, flags, model.firstRank(), training));
     // Before its first checkpoint, a run with --resume=auto uses the options typed now.
     if (!training.checkpoint && flags.resume == "auto") return std::optional<int>();
-    TG_TRY(const std::optional<int> exit, parseVerb(app, overRunConfig(run, typed)));
+    TG_TRY(const Arguments words, overRunConfig(run, typed));
+    TG_TRY(const std::optional<int> exit, parseVerb(app, words));
     if (exit) return exit;
     TG_CHECK(checkTrainFlags(model, flags));
     TG_CHECK(withCode(exitUsage,

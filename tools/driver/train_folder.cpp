@@ -205,8 +205,19 @@ TypedOptions typedOptions(const CLI::App& app) {
   return typed;
 }
 
-Arguments overRunConfig(const std::string& run, const TypedOptions& typed) {
-  Arguments words = {"--config=" + RunDir{run}.config()};
+Result<Arguments> overRunConfig(const std::string& run, const TypedOptions& typed) {
+  const std::string file = RunDir{run}.config();
+  Arguments words = {"--config=" + file};
+  // Data of one role leaves that of the other.
+  auto isVal = [](const std::string& source) { return source.starts_with("val="); };
+  if (const auto data = typed.find("data"); data != typed.end()) {
+    TG_TRY(const std::string text, readInput(file));
+    TG_TRY(const std::vector<ConfigEntry> entries, parseConfig(text, file));
+    for (const ConfigEntry& entry : entries)
+      for (const std::string& own : entry.values)
+        if (entry.key == "data" && std::ranges::find(data->second, isVal(own), isVal) == data->second.end())
+          words.push_back("--data=" + own);
+  }
   for (const auto& [name, values] : typed)
     for (const std::string& value : values)
       if (name != "FILE") words.push_back(fmt::format("--{}={}", name, value));

@@ -14,7 +14,7 @@ namespace tg {
 using TypedOptions = std::map<std::string, std::vector<std::string>>;
 TypedOptions typedOptions(const CLI::App& app);
 /// The arguments of a command line that has the run's own options, overridden by those that were typed.
-Arguments overRunConfig(const std::string& run, const TypedOptions& typed);
+Result<Arguments> overRunConfig(const std::string& run, const TypedOptions& typed);
 
 /// The run to resume: the folder, or the checkpoint in it, that --resume names. "" to start a new run: without
 /// --resume, or for `auto` if there is no run.
