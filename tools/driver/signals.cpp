@@ -5,6 +5,8 @@
 
 #include <csignal>
 
+#include "tools/driver/streams.h"
+
 namespace tg {
 
 namespace {
@@ -27,6 +29,7 @@ void endAtOnce(int signal) {
 
 void askToStop(int signal) {
   signalled = signal;
+  endAsked = true;
   // Install it for both: people send INT first, and services send TERM after it.
   for (int next : {SIGINT, SIGTERM}) std::signal(next, endAtOnce);
   if (TrainControl* asked = control) asked->stop = true;

@@ -2,9 +2,12 @@
 #include "tools/driver/streams.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -18,17 +21,36 @@
 
 namespace tg {
 
+std::atomic<bool> endAsked = false;
+
 namespace {
 
 int outputError = 0;  ///< errno of the first failed write to standard output
 
+constexpr int kLook = 100, kPatience = 2000;  ///< milliseconds
+
+/// Waits until a file takes PIPE_BUF bytes at once; false if that takes long after `endAsked`.
+bool hasRoom(int file) {
+  pollfd room{file, POLLOUT, 0};
+  for (int waited = 0; ::poll(&room, 1, kLook) == 0;)
+    if (endAsked && (waited += kLook) > kPatience) return errno = EAGAIN, false;
+  return true;
+}
+
+/// Like writeAll, but a reader that takes nothing does not keep the tool from ending.
+bool writePatiently(int file, std::string_view text) {
+  for (; !text.empty(); text.remove_prefix(std::min<size_t>(PIPE_BUF, text.size())))
+    if (!hasRoom(file) || !writeAll(file, text.substr(0, PIPE_BUF))) return false;
+  return true;
+}
+
 // Both write functions report success: if a stream is in its error state, fmt::print throws wherever it is called.
 ssize_t writeOutputStream(void*, const char* text, size_t size) {
-  if (!outputError && !writeAll(STDOUT_FILENO, {text, size})) outputError = errno;
+  if (!outputError && !writePatiently(STDOUT_FILENO, {text, size})) outputError = errno;
   return static_cast<ssize_t>(size);
 }
 ssize_t writeErrorStream(void*, const char* text, size_t size) {
-  (void)writeAll(STDERR_FILENO, {text, size});
+  (void)writePatiently(STDERR_FILENO, {text, size});
   return static_cast<ssize_t>(size);
 }
 

@@ -2,6 +2,7 @@
 // Standard output and standard error of the tools, and the handling of uncaught errors.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 
@@ -14,6 +15,9 @@ namespace tg {
 /// standard output makes the exit code 1 and is reported once; if its reader is gone, as in `tg-run inspect RUN |
 /// head`, only the exit code says so. Running out of memory is reported as an error.
 int runTool(const std::string& tool, const std::function<int()>& body);
+
+/// Set by the signal that asks a tool to end: from then on, output waits 2 s at most for a reader that takes nothing.
+extern std::atomic<bool> endAsked;
 
 /// The reason why standard output cannot be written any more; "" while it can.
 std::string lostOutput();
