@@ -283,7 +283,7 @@ struct Train : Verb {
       console.line("{} in {:.1f} s | mean loss of the last {} {:.4f}",
                    countText(summary.step - summary.firstStep, "step"), summary.seconds,
                    countText(summary.meanOf, "step"), summary.meanLoss);
-    else if (!summary.leftOut)
+    else if (!summary.leftOut && summary.step >= training.options.steps)
       console.line("no step is left of {}", training.options.steps);
     if (const int64_t steps = (summary.step - summary.firstStep) / training.options.stride;
         model.ranks && steps > 0) {
