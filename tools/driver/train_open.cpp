@@ -80,7 +80,8 @@ std::vector<std::string> schedulesOf(const Module& module) {
 
 /// Converts the command line's options to the trainer's, and checks them against the data. The number of steps is
 /// rounded up to a multiple of the stride.
-Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed, int64_t stride) {
+Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed, int64_t stride,
+                                      bool resumed) {
   TrainerOptions out;
   out.stride = stride;
   out.steps = flags.steps ? flags.steps : kDefaultSteps;
@@ -98,7 +99,9 @@ Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed,
        {std::pair("--eval-every", flags.evalEvery > 0), std::pair("--eval-batches", flags.evalBatches > 0),
         std::pair("--keep-best", flags.keepBest)})
     if (given && !feed.evalBatches())
-      return fail("{}: there is nothing to evaluate on: give --data=val=… or --val-fraction=0.1", flag);
+      return fail("{}: there is nothing to evaluate on: {}", flag,
+                  resumed ? "the run was started without data for evaluation"
+                          : "give --data=val=… or --val-fraction=0.1");
   if (auto formats = parseMetricsFormats(flags.metrics); !formats)
     return fail("--metrics={}: {}", flags.metrics, formats.error().message());
   out.evalEvery = flags.evalEvery;
@@ -207,10 +210,10 @@ void beginState(const TrainState& saved, const RankShare& share, const ModelFlag
     out.state.finalHash = textHash(print(*out.model.session->module()));
   }
   out.state.dataHash = out.feed->fingerprint();
+  out.state.evalHash = out.feed->evalFingerprint();
   const std::string version = versionText();
   out.state.version = version.substr(0, version.find('\n'));
   if (out.resumed && (saved.device != info.device || saved.driver != info.driver))
-  out.state.evalHash = out.feed->evalFingerprint();
     out.notes.push_back(
         fmt::format("note: the run was on {}{}; on another device or driver it goes on within "
                     "rounding, not bit for bit",
@@ -396,7 +399,7 @@ static Result<void> checkOnlyReads(const Module& source, const std::vector<std::
 /// Sets the trainer's options, and its memory limit.
 static Result<void> takeOptions(const ModelFlags& model, const TrainFlags& flags, const RankShare& share,
                                 OpenTraining& out) {
-  TG_TRY(out.options, withCode(exitUsage, trainerOptions(flags, *out.feed, share.stride)));
+  TG_TRY(out.options, withCode(exitUsage, trainerOptions(flags, *out.feed, share.stride, out.resumed)));
   out.options.ranks = model.ranks.get();
   // The least budget leaves no room for a copy to save from. With a device's free memory, that is checked when a copy
   // is made.
