@@ -56,6 +56,7 @@ Result<const Item*> entryOf(const Module& module, const std::string& wanted) {
   if (name.empty() && funcs.size() == 1) return funcs.front();
   const Item* found = module.func(name.empty() ? "predict" : name);
   if (found) return found;
+  if (funcs.empty()) return fail("the module has no function");
   if (name.empty()) return fail("choose a function with --entry=NAME: the module has {}", namesOf(funcs));
   return fail("there is no function @{}; the module has {}", name, namesOf(funcs));
 }
