@@ -114,6 +114,7 @@ Result<DataFlags> parseData(const std::vector<std::string>& data) {
   for (const std::string& text : data) {
     const bool val = text.starts_with("val=");
     const std::string source = val ? text.substr(4) : text.starts_with("train=") ? text.substr(6) : text;
+    if (source.empty()) return fail("--data={} names no source", text);
     std::string& role = val ? out.val : out.train;
     if (!role.empty())
       return fail("--data gives two sources for {}: '{}' and '{}'", val ? "evaluation" : "training", role,
