@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/work.h"
+
+#include <array>
+#include <cstdint>
+
+#include "ir/byte_range.h"
+#include "ir/kernel/cost.h"
 #include "ir/op_view.h"
 
 namespace tg {
@@ -7,7 +13,7 @@ namespace tg {
 namespace {
 
 constexpr double kTinyWork = 16e6;
-constexpr double kWorkPerInvocation = 64;
+constexpr double kWorkPerGroup = 64;
 
 /// The weights that an element of a convolution's output is computed from (for a transposed one, that an element of
 /// the input is multiplied by).
@@ -28,11 +34,13 @@ double attentionWork(const Op& op, double products) {
 
 double workOfOne(const Op& op, const Module& module) {
   if (op.code == Opcode::dispatch) {
+    const std::array<int64_t, 3> grid = gridOf(op);
     double invocations = 1;
-    for (const Operand& extent : as::dispatch(op).grid()->items) invocations *= extent.number();
-    if (const Item* kernel = module.find(ItemKind::kernel, as::dispatch(op).kernel()))
-      for (int64_t extent : kernel->workgroup) invocations *= static_cast<double>(extent);
-    return invocations * kWorkPerInvocation;
+    for (int64_t extent : grid) invocations *= static_cast<double>(extent);
+    const Item* kernel = module.find(ItemKind::kernel, as::dispatch(op).kernel());
+    if (!kernel) return invocations * kWorkPerGroup;  // strip-kernels has removed it
+    for (int64_t extent : kernel->workgroup) invocations *= static_cast<double>(extent);
+    return invocations + kernelCost(module, *kernel, grid).flops;
   }
   double work = 0;
   for (const auto& result : op.results) work += static_cast<double>(result->type.elements());
@@ -68,8 +76,11 @@ double workOf(const Item& func, const Module& module) {
 }
 
 bool isTiny(const Module& module) {
-  for (const Item* func : module.all(ItemKind::func))
-    if (workOf(*func, module) > kTinyWork) return false;
+  for (const Item* func : module.all(ItemKind::func)) {
+    double work = 0;
+    for (const Op* op : func->body.ops)
+      if ((work += workOf(*op, module)) > kTinyWork) return false;
+  }
   return true;
 }
 

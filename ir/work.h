@@ -7,7 +7,7 @@
 namespace tg {
 
 /// Multiplications and additions of the matrix products in an op and its regions, plus one operation for each element
-/// of other ops; from stage kernel on, 64 operations for each invocation of a dispatch.
+/// of other ops; from stage kernel on, one for each invocation and what its kernel's text computes (kernelCost).
 double workOf(const Op& op, const Module& module);
 /// The same for a function.
 double workOf(const Item& func, const Module& module);
