@@ -31,10 +31,11 @@ constexpr bool isOfFloats(LaneTypes types, LaneGives gives) {
 #undef OP
 
 #define OTHER(...)
-#define LANES(id, types, gives, ...)                                                                \
-  static_assert(!isOfFloats(LaneTypes::types, LaneGives::gives) || scalarOf_##id != Scalar::none || \
-                    hasOwnRule(Opcode::id),                                                         \
-                #id ": name its row of ir/scalar.def in ir/kernel/ops.def, or give `distribute` a case");
+#define LANES(id, types, gives, ...)                                                                         \
+  static_assert(!isOfFloats(LaneTypes::types, LaneGives::gives) || scalarOf_##id != Scalar::none ||          \
+                    hasOwnRule(Opcode::id),                                                                  \
+                #id ": name its row of ir/scalar.def in ir/kernel/ops.def, or give `distribute` a case and " \
+                    "list it in `hasOwnRule`");
 #include "ir/kernel/semantics.def"
 
 }  // namespace
