@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cctype>
 
 #include "ir/text.h"
 #include "passes/pass_options.h"
@@ -84,8 +85,9 @@ const PassInfo* findPass(std::string_view wanted) {
 
 Result<void> registerPass(PassInfo info) {
   if (findPass(info.name)) return fail("a pass named '{}' is registered already", info.name);
-  if (info.name.empty() || info.name.find_first_of("_,{}() ") != std::string::npos)
-    return fail("'{}' is not a pass name: letters, digits and '-'", info.name);
+  const auto isPart = [](unsigned char c) { return c == '-' || std::isalnum(c); };
+  if (info.name.empty() || info.name[0] == '-' || !std::ranges::all_of(info.name, isPart))
+    return fail("'{}' is not a pass name: letters and digits, behind the first also '-'", info.name);
   info.shipped = false;
   registry().push_back(std::move(info));
   return {};

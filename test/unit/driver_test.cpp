@@ -93,6 +93,11 @@ TEST_F(DriverTest, ABrokenModuleLeavesAReproducerAndNoOutput) {
   EXPECT_EQ(opt({"--pass-pipeline=t-break", path("r.tgir"), "--crash-reproducer=none"}), 1);
 }
 
+TEST_F(DriverDeathTest, APassWithTheNameOfAFlagIsRefused) {
+  EXPECT_EXIT((addPass("timing", runBreaking), std::exit(opt({path("in.tgir")}))), testing::ExitedWithCode(2),
+              "tg-opt: error: --timing is a flag already: the pass that is registered by this name needs");
+}
+
 TEST_F(DriverTest, ExecEachCatchesAPassThatChangesWhatIsComputed) {
   const std::string module =
       "module @m {\n  func @f(%x: tensor<2xf32>) -> (y: tensor<2xf32>) {\n"

@@ -153,8 +153,10 @@ TEST_F(PassTest, EveryRowOfTheTableIsRegisteredInOrder) {
 
 TEST_F(PassTest, ATakenNameAndABadNameAreErrors) {
   EXPECT_FALSE(registerPass({"fuse", "", Stage::tensor, Stage::tensor, "", {}, {}}));
-  EXPECT_FALSE(registerPass({"a,b", "", Stage::tensor, Stage::tensor, "", {}, {}}));
-  EXPECT_EQ(findPass("a,b"), nullptr);
+  for (const char* name : {"", "a,b", "a_b", "a=b", "a.b", "a\nb", "-a", "\u00fc"}) {
+    EXPECT_FALSE(registerPass({name, "", Stage::tensor, Stage::tensor, "", {}, {}})) << name;
+    EXPECT_EQ(findPass(name), nullptr) << name;
+  }
 }
 
 TEST_F(PassTest, NoModuleIsAnError) {

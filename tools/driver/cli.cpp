@@ -47,6 +47,7 @@ class CommandLine {
       addPasses();
     addInput();
     addLooking();
+    if (!only_) addOwnPasses();
     app_.get_formatter()->column_width(36);
   }
   ParsedCommand parse(int argc, char** argv);
@@ -59,6 +60,8 @@ class CommandLine {
   }
   void addInput();
   void addPasses();
+  void addOwnPasses();
+  void addPassFlag(const PassInfo& pass, const std::string& group);
   void addOptionsOf(const PassInfo& pass);
   void addLooking();
   void text(const std::string& flag, const char* value, std::string& into, const std::string& help) {
@@ -78,6 +81,7 @@ class CommandLine {
   CLI::App app_;
   Command command_;
   std::string pipelineText_, helpPass_, verifyEach_;
+  std::string taken_;  // a flag that a pass of the user's own has the name of
   bool listPasses_ = false, listOps_ = false, version_ = false;
   std::map<const CLI::Option*, const PassInfo*> passFlags_;
   std::map<const CLI::Option*, const OptionInfo*> optionFlags_;
@@ -93,15 +97,30 @@ void CommandLine::addInput() {
        "file to write, completely or not at all (default: standard output)");
 }
 
+void CommandLine::addPassFlag(const PassInfo& pass, const std::string& group) {
+  CLI::Option* flag = app_.add_flag("--" + pass.name, pass.summary)->group(group);
+  flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  passFlags_[flag] = &pass;
+}
+
+/// Registered passes come behind all flags, one of which may have their name.
+void CommandLine::addOwnPasses() {
+  for (const PassInfo& pass : passes()) {
+    if (pass.shipped) continue;
+    const std::string flag = "--" + pass.name;
+    if (app_.get_option_no_throw(flag))
+      taken_ = flag;
+    else
+      addPassFlag(pass, kPassGroup);
+  }
+}
+
 void CommandLine::addPasses() {
   const PassInfo* alias = nullptr;  // the last alias so far; its passes follow it
   for (const PassInfo& pass : passes()) {
+    if (!pass.shipped) continue;
     if (!pass.parts.empty()) alias = &pass;
-    const bool isPart = alias && contains(alias->parts, &pass);
-    CLI::Option* flag =
-        app_.add_flag("--" + pass.name, pass.summary)->group(isPart ? partsGroup(*alias) : kPassGroup);
-    flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    passFlags_[flag] = &pass;
+    addPassFlag(pass, alias && contains(alias->parts, &pass) ? partsGroup(*alias) : kPassGroup);
   }
   auto add = [&](const std::string& flag, const char* value, std::string& into, const std::string& help) {
     app_.add_option(flag, into, help)->option_text(value)->group("Pipelines");
@@ -258,6 +277,8 @@ ParsedCommand CommandLine::parse(int argc, char** argv) {
     fmt::print(stderr, "{}: error: {}\n", command_.tool, why);
     return ParsedCommand{exitUsage, {}};
   };
+  if (!taken_.empty())
+    return wrong(taken_ + " is a flag already: the pass that is registered by this name needs another one");
   std::vector<std::string> args;
   bool flags = true;
   for (int i = 1; i < argc; ++i) {
