@@ -136,6 +136,7 @@ Result<void> run_append_adam(Module& module, const AppendAdamOptions& options, c
   optimizer::remarkPatterns(site, module, options, context);
   optimizer::remarkFrozen(site, context);
   Adam(module, site, options).run();
+  optimizer::remarkRate(site, options, context);
   return {};
 }
 

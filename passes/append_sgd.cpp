@@ -88,6 +88,7 @@ Result<void> run_append_sgd(Module& module, const AppendSgdOptions& options, con
   optimizer::remarkPatterns(site, module, options, context);
   optimizer::remarkFrozen(site, context);
   Sgd(module, site, options).run();
+  optimizer::remarkRate(site, options, context);
   return {};
 }
 

@@ -170,6 +170,24 @@ void remarkFrozen(const Site& site, const PassContext& context) {
   for (const Op* op : reads) context.remark(op->loc, "@{} has no gradient and stays as it is", nameOf(op));
 }
 
+/// The schedule that the option asks for.
+static Attr scheduleOf(const OptimizerOptions& options) {
+  return options.lr.isNumber() ? Attr::call("constant", {Attr::of(options.lr.number())}) : options.lr;
+}
+
+void remarkRate(const Site& site, const OptimizerOptions& options, const PassContext& context) {
+  if (options.lr == OptimizerOptions().lr) return;
+  const Value* other = nullptr;
+  for (const auto& arg : site.step->body.args) {
+    if (hostRole(*arg) != "lr") continue;
+    const Attr* own = find(arg->attrs, "schedule");
+    if (own && *own == scheduleOf(options)) return;
+    other = arg.get();
+  }
+  if (other)
+    context.remark(other->loc, "lr={} is not used: %{} has its own schedule", options.lr.str(), other->name);
+}
+
 std::vector<Gradient> gradientsIn(const Item& func) {
   std::vector<Gradient> gradients;
   for (Op* op : func.body.ops)
@@ -334,8 +352,7 @@ std::unique_ptr<Value> StepBuilder::authorsRate() {
 }
 
 TensorExpr StepBuilder::learningRate() {
-  const Attr schedule =
-      options_.lr.isNumber() ? Attr::call("constant", {Attr::of(options_.lr.number())}) : options_.lr;
+  const Attr schedule = scheduleOf(options_);
   // If another optimizer already updates parameters here, its argument is shared only if it has the same schedule.
   const bool several = std::ranges::any_of(func_.body.ops, [&](const auto& op) {
     return op->code == Opcode::update && module_.find(ItemKind::param, op->operands[0].text);

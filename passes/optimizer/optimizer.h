@@ -54,6 +54,8 @@ std::vector<Item*> paramsWithGradient(const Site& site, const Module& module);
 /// Remarks alternatives of the options' patterns that match nothing.
 void remarkPatterns(const Site& site, const Module& module, const OptimizerOptions& options,
                     const PassContext& context);
+/// Remarks, after the pass, that the option `lr` is not used because the function has a rate of the author's.
+void remarkRate(const Site& site, const OptimizerOptions& options, const PassContext& context);
 /// Remarks parameters that the trained function reads and that have no gradient: they do not change.
 void remarkFrozen(const Site& site, const PassContext& context);
 
