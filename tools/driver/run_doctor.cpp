@@ -123,6 +123,7 @@ struct Doctor : Verb {
   Result<int> run(CLI::App& app, const Arguments&) override {
     TG_TRY(Candidate against, candidate());
     TG_TRY(std::unique_ptr<Module> module, loadSource(app, model));
+    takeOwnPipeline(*module, model, kTrain);
     TG_CHECK(runFirst(model.pipeline, module, toldOn(model)));
     CompileOptions options;
     TG_TRY(options.tuning, tuningOf(tuning, *module, against.device ? &*against.device : nullptr));
