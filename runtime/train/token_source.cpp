@@ -62,7 +62,9 @@ class TokenSource : public Source {
   }
   std::vector<std::string> describe() const override {
     if (options_.evaluates)
-      return {fmt::format("{}, the last {} for evaluation", tokens_.describe(), tokens_.size() - evalFirst_)};
+      return {
+          tokens_.describe() +
+          (evalFirst_ > 0 ? fmt::format(", the last {} for evaluation", tokens_.size() - evalFirst_) : "")};
     return {
         fmt::format("{}{}, {}", tokens_.describe(),
                     training_ < tokens_.size() ? fmt::format(", the first {} for training", training_) : "",
