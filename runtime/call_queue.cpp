@@ -39,7 +39,7 @@ Result<CallQueue::Turn> CallQueue::enterInstead(const std::string& why) {
   return wait(lock, CallKind::any);
 }
 
-/// Wakes under the lock: whom `close` lets go may destroy the queue.
+/// Notifies while it holds the lock, since a thread that `close` releases may destroy the queue.
 void CallQueue::leave(bool inLoan) {
   std::lock_guard lock(mutex_);
   if (inLoan)

@@ -12,7 +12,9 @@
 #include "ir/builder.h"
 #include "ir/infer.h"
 #include "ir/module.h"
+#include "ir/op_info.h"
 #include "ir/parser.h"
+#include "ir/parser_rules.h"
 #include "ir/text.h"
 #include "ir/unread.h"
 #include "ir/verify.h"
@@ -300,6 +302,14 @@ TEST(Unread, KeptValuesAndWhatTheyReadStay) {
 
 TEST(Unread, OpsUpToTheLastOneStay) {
   EXPECT_EQ(leftUnread("twice", ""), (Names{"early", "l", "twice", "v", "in", "w"}));
+}
+
+// A name that the parser explains how to do without is no op's. An op of that name makes its row of ir/absent.cpp dead.
+TEST(OpTable, NoNameIsExplainedAway) {
+  for (int code = 0; code < kOpcodeCount; ++code) {
+    const std::string_view name = info(static_cast<Opcode>(code)).name;
+    if (name.starts_with("tg.")) EXPECT_EQ(insteadOfTensorOp(name), "") << name;
+  }
 }
 
 }  // namespace

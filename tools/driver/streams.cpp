@@ -32,9 +32,11 @@ constexpr int kLook = 100, kPatience = 2000;  ///< milliseconds
 /// Waits until a file takes PIPE_BUF bytes at once; false if that takes long after `endAsked`.
 bool hasRoom(int file) {
   pollfd room{file, POLLOUT, 0};
-  for (int waited = 0; ::poll(&room, 1, kLook) == 0;)
+  for (int waited = 0;;) {
+    const int ready = ::poll(&room, 1, kLook);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return true;  // writing tells of an error
     if (endAsked && (waited += kLook) > kPatience) return errno = EAGAIN, false;
-  return true;
+  }
 }
 
 /// Like writeAll, but a reader that takes nothing does not keep the tool from ending.
