@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 
 #include "ir/byte_range.h"
 #include "ir/kernel/cost.h"
@@ -13,7 +14,6 @@ namespace tg {
 namespace {
 
 constexpr double kTinyWork = 16e6;
-constexpr double kWorkPerGroup = 64;
 
 /// The weights that an element of a convolution's output is computed from (for a transposed one, that an element of
 /// the input is multiplied by).
@@ -38,7 +38,7 @@ double workOfOne(const Op& op, const Module& module) {
     double invocations = 1;
     for (int64_t extent : grid) invocations *= static_cast<double>(extent);
     const Item* kernel = module.find(ItemKind::kernel, as::dispatch(op).kernel());
-    if (!kernel) return invocations * kWorkPerGroup;  // strip-kernels has removed it
+    if (!kernel) return std::numeric_limits<double>::infinity();  // strip-kernels has removed it
     for (int64_t extent : kernel->workgroup) invocations *= static_cast<double>(extent);
     return invocations + kernelCost(module, *kernel, grid).flops;
   }

@@ -7,7 +7,8 @@
 namespace tg {
 
 /// Multiplications and additions of the matrix products in an op and its regions, plus one operation for each element
-/// of other ops; from stage kernel on, one for each invocation and what its kernel's text computes (kernelCost).
+/// of other ops; from stage kernel on, one for each invocation and what its kernel's text computes (kernelCost);
+/// infinite if strip-kernels has removed that text.
 double workOf(const Op& op, const Module& module);
 /// The same for a function.
 double workOf(const Item& func, const Module& module);

@@ -18,24 +18,29 @@ bool hasGradients(const Item& func, std::string_view param) {
   });
 }
 
-/// Whether a function's first result, its loss, depends on a parameter otherwise than through tg.stop_gradient.
-static bool dependsOnParam(const Item& func) {
+/// Whether a gradient can flow from a function's first result, its loss, to a parameter: not through tg.stop_gradient, nor
+/// through a condition.
+static bool reachesParam(const Item& func) {
   std::unordered_set<const Value*> reached;
   for (const Op* op : func.body.ops) {
     const bool reads =
         op->code == Opcode::param || anyUse(*op, [&](const Value* value) { return reached.contains(value); });
     if (!reads || op->code == Opcode::stop_gradient) continue;
     if (op->code == Opcode::return_) return op->numOperands() > 0 && reached.contains(op->in(0));
-    for (const auto& result : op->results) reached.insert(result.get());
+    for (const auto& result : op->results)
+      if (result->type.dtype != DType::i1) reached.insert(result.get());
   }
   return false;
 }
 
 Error noGradients(std::string_view pass, const Item& func) {
-  if (dependsOnParam(func))
-    return passError(pass, func.loc, 2, "@{} has no gradients; run append-grad first", func.name);
+  if (reachesParam(func))
+    return passError(pass, func.loc, 2,
+                     "@{} has no gradients; run append-grad first, for parameters that its loss depends on",
+                     func.name);
   return passError(pass, func.loc, 2,
-                   "@{} has no gradients: its first result, the loss, depends on no parameter", func.name);
+                   "@{} has no gradients: none flows from its first result, the loss, to a parameter",
+                   func.name);
 }
 
 Item& stepFunction(const Module& module, Item& train) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cctype>
 
 #include "ir/text.h"
 #include "passes/pass_options.h"
@@ -85,9 +84,11 @@ const PassInfo* findPass(std::string_view wanted) {
 
 Result<void> registerPass(PassInfo info) {
   if (findPass(info.name)) return fail("a pass named '{}' is registered already", info.name);
-  const auto isPart = [](unsigned char c) { return c == '-' || std::isalnum(c); };
+  const auto isPart = [](char c) {
+    return c == '-' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
   if (info.name.empty() || info.name[0] == '-' || !std::ranges::all_of(info.name, isPart))
-    return fail("'{}' is not a pass name: letters and digits, behind the first also '-'", info.name);
+    return fail("'{}' is not a pass name: only letters, digits and '-', which is not the first", info.name);
   info.shipped = false;
   registry().push_back(std::move(info));
   return {};

@@ -185,7 +185,8 @@ void remarkRate(const Site& site, const OptimizerOptions& options, const PassCon
     other = arg.get();
   }
   if (other)
-    context.remark(other->loc, "lr={} is not used: %{} has its own schedule", options.lr.str(), other->name);
+    context.remark(other->loc, "lr={} is not used: %{} is the learning rate of @{}", options.lr.str(),
+                   other->name, site.train->name);
 }
 
 std::vector<Gradient> gradientsIn(const Item& func) {

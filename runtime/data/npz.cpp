@@ -127,13 +127,15 @@ Result<std::vector<std::byte>> unpack(Bytes file, const ZipMember& member, const
 Result<std::vector<std::byte>> readNpzMember(const std::string& path, std::string_view key) {
   TG_TRY(const auto file, readFileOrPipe(path));
   TG_TRY(auto members, readDirectory(file, path));
-  // Other files may lie beside the arrays, such as a README.
-  if (std::ranges::any_of(members, isArray)) std::erase_if(members, std::not_fn(isArray));
   auto isMeant = [&](const ZipMember& member) { return member.name == key || keyOf(member.name) == key; };
   auto found = std::ranges::find_if(members, isMeant);
   if (found != members.end() && std::any_of(found + 1, members.end(), isMeant))
     return fail("{}: there are two members '{}'", path, key);
-  if (key.empty() && members.size() == 1) found = members.begin();
+  if (found == members.end()) {
+    // Other files may lie beside the arrays, such as a README.
+    if (std::ranges::any_of(members, isArray)) std::erase_if(members, std::not_fn(isArray));
+    found = key.empty() && members.size() == 1 ? members.begin() : members.end();
+  }
   if (found == members.end()) {
     std::vector<std::string> keys;
     for (const ZipMember& member : members) keys.push_back(keyOf(member.name));

@@ -190,7 +190,7 @@ Result<SafetensorsFile> openContent(size_t fileSize, const ReadBytes& read, std:
   if (fileSize < sizeof(size))
     return broken(where, fmt::format("the file has only {}", countText(fileSize, "byte")));
   TG_CHECK(read(0, std::as_writable_bytes(std::span(&size, 1))));
-  // Almost all other formats begin with bytes that mean more, as .npy and .npz do.
+  // The first 8 bytes of other formats, such as .npy and .npz, are a larger number than any header has bytes.
   if (size >> 32) return fail("{}: expected a safetensors file, got another format", where);
   const size_t rest = fileSize - sizeof(size);
   if (size > kMaxHeader || size > rest)

@@ -57,7 +57,7 @@ class Feed : public Batches {
   /// A hash of names, shapes, sizes and bytes, including those of evaluation data. (Large files are sampled, and their
   /// modification times are added.) If it differs, a resumed run would not continue as if it had never stopped.
   virtual std::string fingerprint() const = 0;
-  /// The same of evaluation data alone, unless it is a part of the training data.
+  /// The same of evaluation data alone; none if there is none, or if it is a part of the training data.
   virtual std::optional<std::string> evalFingerprint() const { return {}; }
 };
 

@@ -81,7 +81,7 @@ class CommandLine {
   CLI::App app_;
   Command command_;
   std::string pipelineText_, helpPass_, verifyEach_;
-  std::string taken_;  // a flag that a pass of the user's own has the name of
+  std::string taken_;  // a flag whose name a registered pass has, too
   bool listPasses_ = false, listOps_ = false, version_ = false;
   std::map<const CLI::Option*, const PassInfo*> passFlags_;
   std::map<const CLI::Option*, const OptionInfo*> optionFlags_;
@@ -103,7 +103,7 @@ void CommandLine::addPassFlag(const PassInfo& pass, const std::string& group) {
   passFlags_[flag] = &pass;
 }
 
-/// Registered passes come behind all flags, one of which may have their name.
+/// Adds a flag for each registered pass, after all other flags: one of these may have its name.
 void CommandLine::addOwnPasses() {
   for (const PassInfo& pass : passes()) {
     if (pass.shipped) continue;

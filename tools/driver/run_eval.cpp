@@ -180,7 +180,8 @@ struct Eval : Verb {
     // Parameters of another run are evaluated on this run's split, and say nothing of its data.
     std::error_code error;
     const bool own = trained.state && fs::equivalent(trained.run, runDir, error);
-    // Evaluation data of its own is opened alone, if the vocabulary is known and so is what the data was.
+    // Data for evaluation alone is opened without that for training. A text needs the vocabulary of the checkpoint then;
+    // and a checkpoint of an older version has only the fingerprint of both.
     TG_TRY(const DataFlags data, parseData(started.data));
     const bool alone =
         !data.val.empty() && (trained.vocabulary || !isText(data.val)) && (!own || trained.state->evalHash);

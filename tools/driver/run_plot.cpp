@@ -46,7 +46,7 @@ void printTable(std::FILE* out, const std::vector<RunSummary>& runs) {
     for (const RunSummary& run : runs) widths.back() = std::max(widths.back(), optionOf(run, option).size());
   }
   auto line = [&](auto more, const auto&... cells) {
-    std::string text = fmt::format("{:<{}}  {:<8}  {:>9}  {:>12}  {:>20}  {:>9}", cells...);
+    std::string text = fmt::format("{:<{}}  {:<8}  {:>9}  {:>12}  {:>24}  {:>9}", cells...);
     for (size_t i = 0; i < options.size(); ++i) text += fmt::format("  {:<{}}", more(options[i]), widths[i]);
     fmt::print(out, "{}\n", text.substr(0, text.find_last_not_of(' ') + 1));
   };

@@ -27,19 +27,23 @@ namespace {
 
 int outputError = 0;  ///< errno of the first failed write to standard output
 
-constexpr int kLook = 100, kPatience = 2000;  ///< milliseconds
+// In milliseconds: between two looks whether the tool shall end, and how long all output waits in sum after that.
+constexpr int kPollTime = 100, kMostWait = 5000;
 
-/// Waits until a file takes PIPE_BUF bytes at once; false if that takes long after `endAsked`.
+/// Waits until a pipe or socket takes PIPE_BUF bytes at once. False, with errno EAGAIN, if the tool shall end and has waited
+/// long enough.
 bool hasRoom(int file) {
+  static int waited = 0;
   pollfd room{file, POLLOUT, 0};
-  for (int waited = 0;;) {
-    const int ready = ::poll(&room, 1, kLook);
-    if (ready > 0 || (ready < 0 && errno != EINTR)) return true;  // writing tells of an error
-    if (endAsked && (waited += kLook) > kPatience) return errno = EAGAIN, false;
+  for (;;) {
+    const int ready = ::poll(&room, 1, kPollTime);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return true;  // write() then reports the error
+    if (endAsked && (waited += kPollTime) > kMostWait) return errno = EAGAIN, false;
   }
 }
 
-/// Like writeAll, but a reader that takes nothing does not keep the tool from ending.
+/// Like writeAll, but the reader of a pipe or socket that takes nothing does not keep the tool from ending. (A terminal that
+/// takes nothing does.)
 bool writePatiently(int file, std::string_view text) {
   for (; !text.empty(); text.remove_prefix(std::min<size_t>(PIPE_BUF, text.size())))
     if (!hasRoom(file) || !writeAll(file, text.substr(0, PIPE_BUF))) return false;
@@ -101,7 +105,9 @@ int guarded(const std::string& tool, const std::function<int()>& body) {
 
 std::string lostOutput() {
   std::fflush(stdout);
-  return outputError ? fmt::format("cannot write standard output: {}", std::strerror(outputError)) : "";
+  if (!outputError) return "";
+  return fmt::format("cannot write standard output: {}",
+                     outputError == EAGAIN ? "its reader takes nothing" : std::strerror(outputError));
 }
 
 int runTool(const std::string& tool, const std::function<int()>& body) {

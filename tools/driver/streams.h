@@ -16,7 +16,7 @@ namespace tg {
 /// head`, only the exit code says so. Running out of memory is reported as an error.
 int runTool(const std::string& tool, const std::function<int()>& body);
 
-/// Set by the signal that asks a tool to end: from then on, output waits 2 s at most for a reader that takes nothing.
+/// Set by the signal that asks a tool to end: from then on, output waits 5 s in sum for a reader that takes nothing.
 extern std::atomic<bool> endAsked;
 
 /// The reason why standard output cannot be written any more; "" while it can.

@@ -208,7 +208,7 @@ TypedOptions typedOptions(const CLI::App& app) {
 Result<Arguments> overRunConfig(const std::string& run, const TypedOptions& typed) {
   const std::string file = RunDir{run}.config();
   Arguments words = {"--config=" + file};
-  // Data of one role leaves that of the other.
+  // Typed data for training replaces the run's data for training only, and likewise for evaluation.
   auto isVal = [](const std::string& source) { return source.starts_with("val="); };
   if (const auto data = typed.find("data"); data != typed.end()) {
     TG_TRY(const std::string text, readInput(file));

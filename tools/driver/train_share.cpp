@@ -105,7 +105,7 @@ Result<void> recount(const std::string& run, const TrainState& saved, const Rank
     counted = fmt::format("an update takes {} instead of {}, so step {} becomes step {}",
                           countText(share.stepsPerUpdate, "step"),
                           share.stepsPerUpdate * saved.step / share.step, saved.step, share.step);
-  // A run by --epochs keeps its length, of which the data says the steps.
+  // The length of a run by --epochs is counted in steps from the data.
   if (!counted.empty() && !out.stepsTyped && !flags.epochs)
     return usageError("{} was trained by {}; with {} {}: give --steps, the last step to train", run,
                       countText(saved.ranks, "rank"), countText(ranks, "rank"), counted);
