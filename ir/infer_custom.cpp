@@ -45,8 +45,10 @@ Result<void> checkFit(const Context& c, const Value& param, const Value& value, 
     return c.errorAt(note, 3, "{}; only plain buffers are bound", pair);
   if (!elementsFit(value.type, buffer)) return c.errorAt(note, 3, "{}: the elements differ", pair);
   if (!boundShape(value.type, buffer))
-    return c.errorAt(note, 3, "{}: the extents differ{}", pair,
-                     buffer.lanes > 1 ? fmt::format(", the last counts vectors of {}", buffer.lanes) : "");
+    return c.errorAt(note, 3, "{}: the {} differ{}", pair,
+                     std::max(value.type.rank(), 1) == buffer.rank() ? "extents" : "ranks",
+                     buffer.lanes > 1 ? fmt::format(", the last extent counts vectors of {}", buffer.lanes)
+                                      : "");
   return {};
 }
 
