@@ -138,25 +138,37 @@ void SymbolVerifier::matches(const Value& param, const Value& primal, bool gradi
 }
 
 /// Checks the gradient of a func: it takes the func's arguments and the cotangents of its float results, and returns
-/// the gradients of its float arguments.
+/// the gradients of its float arguments. These are bound by position; a name that belongs to another position would
+/// give wrong gradients without a word.
 void SymbolVerifier::funcVjp(const std::string& name) {
   const Item* gradient = module_.kernelFunc(name);
   if (!gradient) return vjpError(fmt::format("there is no func @{} of kernel scalars", name));
-  std::vector<Type> inputs, results;
+  std::vector<NamedType> inputs, results, givenInputs;
   for (const auto& arg : item_.body.args) {
-    inputs.push_back(arg->type);
-    if (isFloat(arg->type.dtype)) results.push_back(arg->type);
+    inputs.push_back({arg->name, arg->type});
+    if (isFloat(arg->type.dtype)) results.push_back({"d_" + arg->name, arg->type});
   }
   for (const NamedType& result : item_.results)
-    if (isFloat(result.type.dtype)) inputs.push_back(result.type);
-  std::vector<Type> givenInputs, givenResults;
-  for (const auto& arg : gradient->body.args) givenInputs.push_back(arg->type);
-  for (const NamedType& result : gradient->results) givenResults.push_back(result.type);
-  auto list = [](const std::vector<Type>& types) { return listText(types, &Type::str); };
-  if (givenInputs != inputs || givenResults != results)
-    vjpError(fmt::format("@{} is ({}) -> ({}), not ({}) -> ({}): arguments, cotangents of the float results, "
-                         "then the gradients of the float arguments",
-                         name, list(givenInputs), list(givenResults), list(inputs), list(results)));
+    if (isFloat(result.type.dtype)) inputs.push_back({"d_" + result.name, result.type});
+  for (const auto& arg : gradient->body.args) givenInputs.push_back({arg->name, arg->type});
+  auto list = [](const std::vector<NamedType>& each) {
+    return listText(each, [](const NamedType& one) { return one.type.str(); });
+  };
+  if (!std::ranges::equal(givenInputs, inputs, {}, &NamedType::type, &NamedType::type) ||
+      !std::ranges::equal(gradient->results, results, {}, &NamedType::type, &NamedType::type))
+    return vjpError(
+        fmt::format("@{} is ({}) -> ({}), not ({}) -> ({}): arguments, cotangents of the float results, "
+                    "then the gradients of the float arguments",
+                    name, list(givenInputs), list(gradient->results), list(inputs), list(results)));
+  auto inPlace = [&](const std::vector<NamedType>& given, const std::vector<NamedType>& expected) {
+    for (size_t at = 0; at < given.size(); ++at)
+      if (given[at].name != expected[at].name &&
+          std::ranges::find(expected, given[at].name, &NamedType::name) != expected.end())
+        return vjpError(
+            fmt::format("@{} has {} in the place of {}", name, given[at].name, expected[at].name));
+  };
+  inPlace(givenInputs, inputs);
+  inPlace(gradient->results, results);
 }
 
 }  // namespace
