@@ -20,7 +20,8 @@
 namespace tg {
 
 /// wide: floats stay f64 from op to op (but a value in a planned buffer is rounded). exact: the results of every op are
-/// rounded to their types. automatic: wide for stages tensor and fused, exact from planned on. Kernels always round.
+/// rounded to their types. automatic: wide for stages tensor and fused, exact from planned on. Kernels of tg.custom
+/// follow the mode; dispatched kernels always round.
 enum class InterpMode : uint8_t { automatic, wide, exact };
 
 struct InterpOptions {
