@@ -167,7 +167,8 @@ Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Ite
   source.vocabulary = options.vocabulary;
   TG_TRY(auto made, openSource(source, eval));
   TG_TRY(std::string print, made->fingerprint());
-  return std::unique_ptr<Feed>(new JoinedFeed(nullptr, std::move(made), std::move(print), std::nullopt, /*oneBatch=*/false));
+  return std::unique_ptr<Feed>(
+      new JoinedFeed(nullptr, std::move(made), std::move(print), std::nullopt, /*oneBatch=*/false));
 }
 
 namespace {
