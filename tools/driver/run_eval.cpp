@@ -180,8 +180,8 @@ struct Eval : Verb {
     // Parameters of another run are evaluated on this run's split, and say nothing of its data.
     std::error_code error;
     const bool own = trained.state && fs::equivalent(trained.run, runDir, error);
-    // Data for evaluation alone is opened without that for training. A text needs the vocabulary of the checkpoint then;
-    // and a checkpoint of an older version has only the fingerprint of both.
+    // Separate evaluation data is opened without the training data. This takes the checkpoint's vocabulary if it is a
+    // text, and the fingerprint of the evaluation data, which checkpoints of older versions lack.
     TG_TRY(const DataFlags data, parseData(started.data));
     const bool alone =
         !data.val.empty() && (trained.vocabulary || !isText(data.val)) && (!own || trained.state->evalHash);

@@ -27,11 +27,11 @@ namespace {
 
 int outputError = 0;  ///< errno of the first failed write to standard output
 
-// In milliseconds: between two looks whether the tool shall end, and how long all output waits in sum after that.
+// Milliseconds between two tests of `endAsked`, and the most that all output waits in sum after it is set.
 constexpr int kPollTime = 100, kMostWait = 5000;
 
-/// Waits until a pipe or socket takes PIPE_BUF bytes at once. False, with errno EAGAIN, if the tool shall end and has waited
-/// long enough.
+/// Waits until a pipe or socket takes PIPE_BUF bytes at once. False, with errno EAGAIN, if it still has no room
+/// kMostWait after the tool was asked to end.
 bool hasRoom(int file) {
   static int waited = 0;
   pollfd room{file, POLLOUT, 0};

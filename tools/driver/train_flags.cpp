@@ -109,10 +109,12 @@ Result<Interval> parseInterval(const std::string& flag, const std::string& text)
   return out;
 }
 
+bool isForEvaluation(std::string_view data) { return data.starts_with("val="); }
+
 Result<DataFlags> parseData(const std::vector<std::string>& data) {
   DataFlags out;
   for (const std::string& text : data) {
-    const bool val = text.starts_with("val=");
+    const bool val = isForEvaluation(text);
     const std::string source = val ? text.substr(4) : text.starts_with("train=") ? text.substr(6) : text;
     if (source.empty()) return fail("--data={} names no source", text);
     std::string& role = val ? out.val : out.train;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/train/trainer.h"
@@ -51,6 +52,8 @@ Result<Interval> parseInterval(const std::string& flag, const std::string& text)
 /// The same for times only: a plain number means seconds.
 Result<double> parseDuration(const std::string& flag, const std::string& text);
 
+/// Whether a value of --data names data for evaluation: val=….
+bool isForEvaluation(std::string_view data);
 /// The parsed value of `--data`.
 struct DataFlags {
   std::string train, val;

@@ -206,16 +206,16 @@ TypedOptions typedOptions(const CLI::App& app) {
 }
 
 Result<Arguments> overRunConfig(const std::string& run, const TypedOptions& typed) {
-  const std::string file = RunDir{run}.config();
-  Arguments words = {"--config=" + file};
+  const std::string config = RunDir{run}.config();
+  Arguments words = {"--config=" + config};
   // Typed data for training replaces the run's data for training only, and likewise for evaluation.
-  auto isVal = [](const std::string& source) { return source.starts_with("val="); };
   if (const auto data = typed.find("data"); data != typed.end()) {
-    TG_TRY(const std::string text, readInput(file));
-    TG_TRY(const std::vector<ConfigEntry> entries, parseConfig(text, file));
+    TG_TRY(const std::string text, readInput(config));
+    TG_TRY(const std::vector<ConfigEntry> entries, parseConfig(text, config));
     for (const ConfigEntry& entry : entries)
       for (const std::string& own : entry.values)
-        if (entry.key == "data" && std::ranges::find(data->second, isVal(own), isVal) == data->second.end())
+        if (entry.key == "data" &&
+            std::ranges::find(data->second, isForEvaluation(own), isForEvaluation) == data->second.end())
           words.push_back("--data=" + own);
   }
   for (const auto& [name, values] : typed)
