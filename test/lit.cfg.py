@@ -35,8 +35,10 @@ config.substitutions += [
     ("%bin", config.tg_bin_dir),
 ]
 config.environment["PATH"] = config.tg_bin_dir + os.pathsep + os.environ["PATH"]
-# Every test compiles what it runs, and leaves the user's folder alone.
-config.environment["TENSORGRAD_CACHE"] = ""
+# The tests of one run share a cache of shaders that begins empty. The user's own is left alone.
+cache = os.path.join(config.test_exec_root, "cache")
+shutil.rmtree(cache, ignore_errors=True)
+config.environment["TENSORGRAD_CACHE"] = cache
 
 if config.tg_asan:
     config.available_features.add("asan")

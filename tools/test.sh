@@ -20,6 +20,7 @@ passed=0
 failed=0
 failures= # The text about failed tests that finish() prints.
 jobs=$(nproc)
+lit_jobs=$((jobs + jobs / 2)) # Some tests wait for other ranks, a signal or a browser.
 lit=/usr/lib/llvm-19/build/utils/lit/lit.py
 
 finish() {
@@ -69,7 +70,7 @@ runSuites() {
   suite "unit tests, $preset" "$dir/ctest.xml" \
     ctest --test-dir "$dir" -j "$jobs" --output-on-failure --output-junit "$dir/ctest.xml" "$@"
   suite "lit, $preset" "$dir/lit.xml" \
-    python3 "$lit" -sv --no-progress-bar -j "$jobs" --xunit-xml-output "$dir/lit.xml" "$dir/test"
+    python3 "$lit" -sv --no-progress-bar -j "$lit_jobs" --xunit-xml-output "$dir/lit.xml" "$dir/test"
 }
 
 echo "== packages"

@@ -213,7 +213,14 @@ TEST_P(StreamedAttention, MatchesTheOracle) {
   Target streaming = shippedTarget(GetParam());
   streaming.streamScores = 1;
   streaming.parallel = 1;  // tiles as large as they get
-  const std::vector<SweepCase> cases = attentionCases();
+  std::vector<SweepCase> cases = attentionCases();
+  if (GetParam() != "lavapipe") {  // Mesa takes long for the kernels of the other two: every second pair each
+    const size_t first = GetParam() == "gpu";
+    std::vector<SweepCase> half;
+    for (size_t i = 0; i < cases.size(); ++i)
+      if (i / 2 % 2 == first) half.push_back(std::move(cases[i]));
+    cases = std::move(half);
+  }
   Stages stages = stagesOf(*moduleOf(cases, 0, cases.size()), streaming);
   ASSERT_TRUE(stages.fused);
   size_t streamed = 0, shared = 0;
