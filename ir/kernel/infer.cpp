@@ -179,8 +179,9 @@ Result<int64_t> position(const Op& op, int index, int64_t count, std::string_vie
   if (index >= op.numOperands() || !op.operands[index].isLiteral() || !op.operands[index].isInteger)
     return violation(op, "c1", "the {} must be an integer literal", what);
   int64_t at = op.operands[index].integer;
-  if (at < 0 || at >= count) return violation(op, "c1", "{} {} is not in 0..{}", what, at, count - 1);
-  return at;
+  if (at >= 0 && at < count) return at;
+  if (count > 1) return violation(op, "c1", "{} {} is not in 0..{}", what, at, count - 1);
+  return violation(op, "c1", "there is no {} {}{}", what, at, count ? fmt::format(", only {} 0", what) : "");
 }
 
 Result<Types> extract(const Op& op) {

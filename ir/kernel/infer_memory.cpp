@@ -39,6 +39,8 @@ Result<void> indices(const Op& op, const Operand& place, int rank, bool (*modes)
     }
     const int64_t extent = buffer.shape[axis];
     const int64_t last = extent == Shape::kDynamic ? UINT32_MAX : extent - 1;
+    if (at.isInteger && at.integer < 0 && extent == Shape::kDynamic)
+      return violation(op, rangeLabel, "index {} of axis {} is negative", at.number(), axis);
     if (!at.isInteger || at.integer < 0 || at.integer > last)
       return violation(op, rangeLabel, "index {} of axis {} is not in 0..{}", at.number(), axis, last);
   }
