@@ -114,8 +114,7 @@ std::span<const int32_t> HostArray::i32() const {
   return {reinterpret_cast<const int32_t*>(bytes.data()), bytes.size() / sizeof(int32_t)};
 }
 
-/// A NaN without its sign, which has no meaning but would be printed.
-static double unsignedNan(double value) {
+double unsignedNan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 

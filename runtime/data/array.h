@@ -53,6 +53,9 @@ struct HostArray {
   void set(int64_t index, double value);
 };
 
+/// A NaN without its sign, which has no meaning but would be printed.
+double unsignedNan(double value);
+
 /// An error if bytes of `type`, which begin at element `first`, contain an i1 other than 0 and 1. `what` names the
 /// array.
 Result<void> checkFlags(std::string_view what, const Type& type, std::span<const std::byte> bytes,

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/data/array.h"
+
 namespace tg {
 
 double epsilonOf(DType dtype) { return isFloat(dtype) ? std::ldexp(1.0, 1 - info(dtype).digits) : 0; }
@@ -60,7 +62,8 @@ bool wholeFunctionClose(const NdArray& device, const NdArray& wide, const NdArra
     worst = off;
     if (why)
       *why = fmt::format("element {}: {} where the oracle has {} (exact {}); off by {:.3g}, allowed {:.3g}",
-                         i, device.data[i], wide.data[i], exact.data[i], off, real ? bounds.allowed : 0);
+                         i, unsignedNan(device.data[i]), unsignedNan(wide.data[i]),
+                         unsignedNan(exact.data[i]), off, real ? bounds.allowed : 0);
   }
   return worst == 0;
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,11 +43,8 @@ void add(std::span<const double> values, std::vector<double>& sums) {
 }
 
 Evaluation meansOf(const Session& session, std::vector<double> sums, int64_t count) {
-  for (double& sum : sums) {
-    // The sum of opposite infinities is a NaN with a sign, which would be printed.
-    if (std::isnan(sum)) sum = std::numeric_limits<double>::quiet_NaN();
-    sum /= static_cast<double>(count);
-  }
+  // The sum of opposite infinities is a NaN with a sign.
+  for (double& sum : sums) sum = unsignedNan(sum / static_cast<double>(count));
   Evaluation out{sums[0], {}};
   const std::vector<std::string> names = otherResults(*session.module()->func("eval"));
   for (size_t i = 0; i < names.size(); ++i) out.others.emplace_back(names[i], sums[i + 1]);

@@ -154,7 +154,7 @@ Result<double> Check::lossAt(const Item& param, const NdArray& direction, double
     TG_CHECK(interpreter_->setStorage(name, moved));
   }
   TG_TRY(RunResult out, interpreter_->run(flags_.function, inputs_));
-  return out.results.front().second.data[0];
+  return unsignedNan(out.results.front().second.data[0]);
 }
 
 Result<std::string> Check::compare(const Item& param, int sample) {
@@ -181,7 +181,7 @@ Result<std::string> Check::compare(const Item& param, int sample) {
       std::isfinite(analytic) && std::isfinite(numeric))
     return std::string();
   return fmt::format("@{}: the gradient gives {:.9g} along direction {}, differences give {:.9g}\n",
-                     param.name, analytic, sample, numeric);
+                     param.name, unsignedNan(analytic), sample, unsignedNan(numeric));
 }
 
 Result<std::unique_ptr<Module>> withGradients(std::unique_ptr<Module> module, const ModelFlags& model,
