@@ -188,7 +188,9 @@ void printRun(const Facts& facts) {
     fmt::print(", eta {}", duration(facts["eta_seconds"].get<double>()));
   if (facts["owed"] != "") fmt::print(", {}", word(facts["owed"]));
   fmt::print("\nloss {} | val loss {} | {} {}/s\n", word(facts["loss"]), word(facts["val_loss"]),
-             word(facts["items_per_s"]), env.contains("unit") ? word(env["unit"]) : "items");
+             facts["items_per_s"].is_number() ? fmt::format("{:.0f}", facts["items_per_s"].get<double>())
+                                              : "-",
+             env.contains("unit") ? word(env["unit"]) : "items");
   if (env.is_object() && !env.empty()) {
     fmt::print("started {} on {} with seed {}, by {}\n", word(env, "started"), word(env, "device"),
                word(env, "seed"), word(env, "version"));
