@@ -121,7 +121,11 @@ std::optional<Result<std::unique_ptr<Module>>> benchModel(const std::string& nam
   for (const TextRow& row : kTexts)
     if (name == row.name) return parse(row.text, name + ".tgir");
   for (const GptRow& row : kGpts)
-    if (name == row.name) return makeGpt(row.config);
+    if (name == row.name) {
+      auto built = makeGpt(row.config);
+      // Parsed like the others, so that each value has a line.
+      return built ? parse(print(**built), name + ".tgir") : std::move(built);
+    }
   return {};
 }
 
