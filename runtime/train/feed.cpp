@@ -152,6 +152,7 @@ Result<std::unique_ptr<Feed>> openFeed(const FeedOptions& options, const Item& f
   }
   TG_TRY(std::string print, fingerprintOf(options, *training, evalPrint));
   if (!own) evalPrint.reset();
+  if (options.evalOnly && evaluation) training.reset();
   return std::unique_ptr<Feed>(new JoinedFeed(std::move(training), std::move(evaluation), std::move(print),
                                               std::move(evalPrint), options.oneBatch));
 }

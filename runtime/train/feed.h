@@ -22,6 +22,7 @@ struct FeedOptions {
   double valFraction = 0;  ///< fraction of the training rows to keep for evaluation; needs val == ""
   uint64_t seed = 0;       ///< for the shuffling and the split
   bool shuffle = true;     ///< false: rows in file order, epoch after epoch
+  bool evalOnly = false;   ///< the feed has no training steps; `train` is opened for its split alone
   bool oneBatch = false;   ///< every training step takes the batch of step 1, also on several ranks
   std::optional<Vocabulary> vocabulary;  ///< a resumed run's vocabulary; a text must fit it
 };

@@ -185,9 +185,10 @@ struct Eval : Verb {
     TG_TRY(const DataFlags data, parseData(started.data));
     const bool alone =
         !data.val.empty() && (trained.vocabulary || !isText(data.val)) && (!own || trained.state->evalHash);
-    TG_TRY(auto feed,
-           alone ? openEval(source, data.val, trained)
-                 : openData(source, own ? trained.state->seed : runSeed, started, trained.vocabulary));
+    TG_TRY(auto feed, alone
+                          ? openEval(source, data.val, trained)
+                          : openData(source, own ? trained.state->seed : runSeed, started, trained.vocabulary,
+                                     /*evalOnly=*/true));
     const std::string then = !own ? "" : alone ? *trained.state->evalHash : trained.state->dataHash;
     if (model.firstRank() && comparableData(then) && feed->fingerprint() != then)
       fmt::print(stderr, "warning: the data of {} was changed since it was trained\n", runDir);

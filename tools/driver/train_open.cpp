@@ -284,9 +284,10 @@ Result<void> ensureEval(Module& module, std::vector<std::string>& notes) {
 }
 
 Result<std::unique_ptr<Feed>> openData(const Module& source, uint64_t seed, const TrainFlags& flags,
-                                       const std::optional<std::string>& vocabulary) {
+                                       const std::optional<std::string>& vocabulary, bool evalOnly) {
   TG_TRY(DataFlags data, parseData(flags.data));
   FeedOptions options;
+  options.evalOnly = evalOnly;
   options.train = data.train;
   options.val = data.val;
   options.valFraction = flags.valFraction;

@@ -47,7 +47,7 @@ Result<void> readRunConfig(const std::string& run, ModelFlags& model, TrainFlags
 
 /// The training and evaluation data that the flags name, for the functions of the source module.
 Result<std::unique_ptr<Feed>> openData(const Module& source, uint64_t seed, const TrainFlags& flags,
-                                       const std::optional<std::string>& vocabulary);
+                                       const std::optional<std::string>& vocabulary, bool evalOnly = false);
 
 /// If a module lacks @eval and draws no random numbers, adds one: its own @train, as it is before gradients are added.
 /// A note says so.
