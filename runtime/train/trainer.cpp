@@ -48,6 +48,7 @@ Result<void> Trainer::begin(const Inputs& inputs) {
 Result<void> Trainer::countSteps() {
   const int64_t stride = options_.stride;
   if (stride < 1) return fail("stride = {} is not a number of steps, 1 or more", stride);
+  if (options_.steps < 0) return fail("steps = {} is not a number of steps, 0 or more", options_.steps);
   grain_ = options_.wholeUpdates() ? stride * session_.info().stepsPerUpdate : stride;
   resumedInside_ = !options_.ranks && state_.step % grain_ != 0;
   auto check = [](const char* what, int64_t steps, int64_t unit, const std::string& called) -> Result<void> {

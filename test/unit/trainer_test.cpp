@@ -193,6 +193,7 @@ TEST_F(TrainerTest, StepsAreWholeStridesOfTheSession) {
   EXPECT_EQ(refused({.steps = 9, .stride = 3}, 4), "the state's step = 4 is not a multiple of stride = 3, "
                                                    "which each step of the session counts: 3 and 6 are");
   EXPECT_EQ(refused({.steps = 6, .stride = 0}), "stride = 0 is not a number of steps, 1 or more");
+  EXPECT_EQ(refused({.steps = -1}), "steps = -1 is not a number of steps, 0 or more");
   EXPECT_EQ(session_->steps(), 0) << "nothing has run";
   EXPECT_TRUE(listener_.losses.empty());
   EXPECT_EQ(train({.steps = 9, .stride = 3}).step, 9);
