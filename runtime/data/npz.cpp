@@ -35,7 +35,10 @@ T load(Bytes bytes, size_t offset) {
   return value;
 }
 
-bool isArray(const ZipMember& member) { return member.name.ends_with(".npy"); }
+/// Archives made by macOS hold a file of attributes for each member, under its name in this folder.
+bool isArray(const ZipMember& member) {
+  return member.name.ends_with(".npy") && !member.name.starts_with("__MACOSX/");
+}
 
 std::string keyOf(const std::string& name) {
   return name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name;

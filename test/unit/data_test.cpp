@@ -148,6 +148,10 @@ TEST_F(Files, NpzReadsStoredAndDeflatedMembers) {
       put("one.npz", zip({{"README.txt", "text"}, {"x.npy", npy("<f4", "(1,)", le<float>({1}))}}));
   ASSERT_OK(readNpz(one, ""));
   EXPECT_FAILS(readNpz(one, "y"), "got 'y'; it has: x");
+  const std::string mac = put(
+      "mac.npz", zip({{"x.npy", npy("<f4", "(1,)", le<float>({1}))}, {"__MACOSX/._x.npy", "attributes"}}));
+  ASSERT_OK(readNpz(mac, ""));
+  EXPECT_FAILS(readNpz(mac, "y"), "got 'y'; it has: x");
 }
 
 TEST_F(Files, NpzRefusesDamage) {
