@@ -236,6 +236,7 @@ struct Verify : Verb {
 
   Result<int> run(CLI::App& app, const Arguments&) override {
     TG_TRY(std::unique_ptr<Module> module, loadSource(app, model));
+    takeOwnPipeline(*module, model, kTrain);
     TG_CHECK(runFirst(model.pipeline, module, toldOn(model)));
     TG_TRY(const std::vector<std::string> functions, functionsOf(*module, flags.entry));
     TG_CHECK(checkNames(*module, functions, flags.inputs));
