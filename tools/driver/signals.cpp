@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/driver/signals.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -35,7 +36,9 @@ void askToStop(int signal) {
   if (TrainControl* asked = control) asked->stop = true;
   // A second signal ends the process at once, so clear the line now.
   constexpr char kClear[] = "\r\x1b[K";
-  if (TrainSignals::barStands.exchange(false)) (void)!::write(STDERR_FILENO, kClear, sizeof kClear - 1);
+  pollfd room{STDERR_FILENO, POLLOUT, 0};  // a terminal that is stopped has none
+  if (TrainSignals::barStands.exchange(false) && ::poll(&room, 1, 0) > 0)
+    (void)!::write(STDERR_FILENO, kClear, sizeof kClear - 1);
 }
 /// The terminal is gone. Both the system and the shell may send this signal, so a repeated one is not a second request.
 void askToStopOnce(int signal) {

@@ -42,8 +42,8 @@ bool hasRoom(int file) {
   }
 }
 
-/// Like writeAll, but the reader of a pipe or socket that takes nothing does not keep the tool from ending. (A terminal that
-/// takes nothing does.)
+/// Like writeAll, but a reader that takes nothing does not keep the tool from ending, nor does a terminal that Ctrl-S has
+/// stopped. (One that is full does.)
 bool writePatiently(int file, std::string_view text) {
   for (; !text.empty(); text.remove_prefix(std::min<size_t>(PIPE_BUF, text.size())))
     if (!hasRoom(file) || !writeAll(file, text.substr(0, PIPE_BUF))) return false;
