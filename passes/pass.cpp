@@ -89,6 +89,8 @@ Result<void> registerPass(PassInfo info) {
   };
   if (info.name.empty() || info.name[0] == '-' || !std::ranges::all_of(info.name, isPart))
     return fail("'{}' is not a pass name: only letters, digits and '-', which is not the first", info.name);
+  if (!info.make && info.tool.empty() && info.parts.empty())
+    return fail("pass '{}' has no function", info.name);
   info.shipped = false;
   registry().push_back(std::move(info));
   return {};

@@ -159,6 +159,12 @@ TEST_F(PassTest, ATakenNameAndABadNameAreErrors) {
   }
 }
 
+TEST_F(PassTest, APassWithoutAFunctionIsAnError) {
+  const auto added = registerPass({"t-nothing", "", Stage::tensor, Stage::tensor, "", {}, {}});
+  ASSERT_FALSE(added);
+  EXPECT_EQ(added.error().message(), "pass 't-nothing' has no function");
+}
+
 TEST_F(PassTest, NoModuleIsAnError) {
   std::unique_ptr<Module> none;
   auto done = pipeline("t-dummy").run(none);
