@@ -12,6 +12,7 @@
 #include "ir/verify.h"
 #include "passes/pass.h"
 #include "passes/pass_options.h"
+#include "passes/plugin.h"
 
 namespace tg {
 
@@ -113,9 +114,17 @@ static Error brokenBy(const PipelineStep& step, std::string what, Error why, con
   return error;
 }
 
+std::vector<std::string>& loadedPlugins() {
+  static std::vector<std::string> files;
+  return files;
+}
+
 std::string reproducerText(const std::string& pipeline, const std::string& module) {
-  return fmt::format("// Reproduce: tg-opt --pass-pipeline='{}' THIS_FILE\n{}", insideQuotes(pipeline),
-                     module);
+  std::string plugins;
+  for (const std::string& file : loadedPlugins())
+    plugins += fmt::format("--load-pass-plugin='{}' ", insideQuotes(file));
+  return fmt::format("// Reproduce: tg-opt {}--pass-pipeline='{}' THIS_FILE\n{}", plugins,
+                     insideQuotes(pipeline), module);
 }
 
 std::string PassManager::writeReproducer(int index, const std::string& before) const {

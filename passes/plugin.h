@@ -2,6 +2,9 @@
 // The interface of a shared object with passes, which tg-opt and tg-run load by --load-pass-plugin=FILE.so.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "ir/result.h"
 
 namespace tg {
@@ -15,6 +18,9 @@ struct PassPlugin {
   const char* name;
   Result<void> (*registerPasses)();  ///< calls registerPass for each of its passes
 };
+
+/// The files of the plug-ins that a tool has loaded. Reproducers name them.
+std::vector<std::string>& loadedPlugins();
 
 }  // namespace tg
 

@@ -17,6 +17,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/pass_options.h"
+#include "passes/plugin.h"
 #include "test/unit/temp_folder.h"
 
 namespace tg {
@@ -396,6 +397,10 @@ TEST_F(PassTest, ABrokenModuleIsThePassesFaultAndLeavesAReproducer) {
   EXPECT_NE(done.error().str().find("note: the module before the pass is in " + path), std::string::npos);
   const std::string text = folder.slurp("reproducer.tgir");
   EXPECT_EQ(text, "// Reproduce: tg-opt --pass-pipeline='t-break,t-dummy{count=9}' THIS_FILE\n" + before);
+  loadedPlugins() = {"my passes.so"};
+  EXPECT_EQ(reproducerText("t-break", "m"),
+            "// Reproduce: tg-opt --load-pass-plugin='my passes.so' --pass-pipeline='t-break' THIS_FILE\nm");
+  loadedPlugins().clear();
   auto again = tg::parse(text, path);
   ASSERT_TRUE(again) << again.error().str();
   EXPECT_FALSE(pipeline("t-break,t-dummy{count=9}").run(*again));

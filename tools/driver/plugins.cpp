@@ -23,8 +23,10 @@ Result<void> loadPassPlugin(const std::string& file) {
     return fail("{} is a pass plug-in of version {}, and this tool takes version {}: build it against this "
                 "tool's headers",
                 file, plugin.version, kPassPluginVersion);
-  auto done = plugin.registerPasses();
-  return done ? done : fail("{} ({}): {}", file, plugin.name, done.error().message());
+  if (auto done = plugin.registerPasses(); !done)
+    return fail("{} ({}): {}", file, plugin.name, done.error().message());
+  loadedPlugins().push_back(path);
+  return {};
 }
 
 Result<void> loadPassPlugins(const std::vector<std::string>& args) {
