@@ -23,6 +23,7 @@
 #include "ir/builder.h"
 #include "ir/op_view.h"
 #include "ir/unread.h"
+#include "passes/fuse/inline_ops.h"
 #include "passes/fuse/text_places.h"
 #include "passes/pass.h"
 
@@ -53,18 +54,7 @@ class EarlyAdder {
 
   /// The terms of `sum`, through nested additions that have no other reader, in text order.
   std::vector<Value*> termsOf(Value* sum) const {
-    std::vector<Value*> terms, work = {sum};
-    while (!work.empty()) {
-      Value* value = work.back();
-      work.pop_back();
-      const Op* def = value->def;
-      const bool isSum =
-          def && def->code == Opcode::add && value->uses.hasOne() && !isNarrow(value->type.dtype);
-      if (isSum && as::add(*def).lhs()->type == value->type && as::add(*def).rhs()->type == value->type)
-        work.insert(work.end(), {as::add(*def).rhs(), as::add(*def).lhs()});
-      else
-        terms.push_back(value);
-    }
+    std::vector<Value*> terms = fuse::termsOf({sum});
     std::ranges::stable_sort(terms, {}, [&](const Value* term) { return places_.of(term->def); });
     return terms;
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "ir/access.h"
 #include "ir/op_view.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
@@ -12,9 +13,7 @@
 namespace tg::fuse {
 
 int64_t groupElements(const std::vector<Value*>& members) {
-  std::vector<Type> types;
-  for (Value* member : members) types.push_back(member->type);
-  return groupBytes(types) / byteSize(DType::f32);
+  return groupBytes(typesOf(members)) / byteSize(DType::f32);
 }
 
 Value* bindGroup(RegionWriter& region, std::string_view hint, const std::vector<Value*>& members) {

@@ -37,7 +37,6 @@
 #include "passes/fuse/split_parts.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
-#include "passes/rewrite.h"
 
 namespace tg::fuse {
 namespace {
@@ -332,8 +331,7 @@ std::optional<Found> AttentionFormer::match(Op& softmax) const {
 /// A value of the form of the product's operand k as rows of keys, or the reverse.
 Value* AttentionFormer::asKeys(const Found& found, Value* k) {
   if (as::matmul(*found.scores).transpose_b()) return k;
-  std::vector<int64_t> perm;
-  for (int axis = 0; axis < k->type.rank(); ++axis) perm.push_back(axis);
+  std::vector<int64_t> perm = allAxes(k->type.rank());
   std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
   return builder_.transpose(k, perm);
 }
@@ -426,8 +424,5 @@ void AttentionFormer::rewrite(const Found& found) {
 }  // namespace tg::fuse
 
 tg::Result<void> tg::run_form_attention(Module& module, const NoOptions&, const PassContext&) {
-  return fuse::rewriteFunctions(module, fuse::targetOn(module, "form-attention"),
-                                [](Item& func, const Target& target) {
-                                  if (!hasGrad(func)) fuse::AttentionFormer(func, target).run();
-                                });
+  return fuse::rewriteFunctions<fuse::AttentionFormer>(module, fuse::targetOn(module, "form-attention"));
 }

@@ -87,6 +87,25 @@ static bool isScaledFactor(const Op& op) {
          as::mul(op).rhs()->type.rank() == 0 && readBySplits(*op.result());
 }
 
+bool isAddition(const Op& op) {
+  return op.code == Opcode::add && op.result()->type.dtype == DType::f32 &&
+         as::add(op).lhs()->type == as::add(op).rhs()->type;
+}
+
+std::vector<Value*> termsOf(std::vector<Value*> sums) {
+  std::vector<Value*> terms;
+  while (!sums.empty()) {
+    Value* value = sums.back();
+    sums.pop_back();
+    const Op* def = value->def;
+    if (def && isAddition(*def) && value->uses.hasOne())
+      sums.insert(sums.end(), {as::add(*def).rhs(), as::add(*def).lhs()});
+    else
+      terms.push_back(value);
+  }
+  return terms;
+}
+
 std::optional<PadPlace> padPlace(const Op& op) {
   if (op.code != Opcode::pad) return {};
   const as::pad pad(op);

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "ir/module.h"
 #include "ir/target.h"
@@ -26,6 +27,11 @@ DType factorOf(const Value& value);
 /// Sets the precision of a product of 16-bit factors, or of f32 factors widened from them, to that 16-bit type, where the
 /// target has matrix units for it. Rounding such operands changes none of them.
 void useUnits(Op& op, const Target& target);
+/// Whether an op adds two f32 values of its type.
+bool isAddition(const Op& op);
+/// The terms that are added up to these values, from the last value to the first; the terms of one from left to right. They
+/// are found through additions whose results nothing else reads.
+std::vector<Value*> termsOf(std::vector<Value*> sums);
 /// Where a tg.pad with zeros along one axis puts its operand.
 struct PadPlace {
   int axis = 0;

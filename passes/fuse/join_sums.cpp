@@ -36,7 +36,6 @@
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
-#include "passes/rewrite.h"
 
 namespace tg::fuse {
 namespace {
@@ -55,8 +54,6 @@ class SumJoiner {
  private:
   static bool isProduct(const Op& op);
   static bool isSum(const Op& op);
-  static bool isLink(const Op& op);
-  static std::vector<Value*> termsOf(const Op& root);
   Value* concat(std::vector<Value*> pieces);
   std::vector<Value*> alikeIn(const std::vector<Value*>& terms) const;
   bool joinProducts(std::vector<Value*>& terms, Op& root);
@@ -93,27 +90,6 @@ bool SumJoiner::isProduct(const Op& op) {
 bool SumJoiner::isSum(const Op& op) {
   return op.code == Opcode::sum && op.in(0)->type.rank() == 2 && !as::sum(op).keepdims() &&
          as::sum(op).axes().size() == 1 && normalAxis(as::sum(op).axes()[0], 2) == 0;
-}
-
-/// Whether an op is an addition of two values of its type.
-bool SumJoiner::isLink(const Op& op) {
-  return op.code == Opcode::add && op.result()->type.dtype == DType::f32 &&
-         as::add(op).lhs()->type == as::add(op).rhs()->type;
-}
-
-/// The terms of a tree of additions whose inner results nothing else reads, from left to right.
-std::vector<Value*> SumJoiner::termsOf(const Op& root) {
-  std::vector<Value*> terms, open{as::add(root).rhs(), as::add(root).lhs()};
-  while (!open.empty()) {
-    Value* value = open.back();
-    open.pop_back();
-    const Op* def = value->def;
-    if (def && isLink(*def) && value->uses.hasOne())
-      open.insert(open.end(), {as::add(*def).rhs(), as::add(*def).lhs()});
-    else
-      terms.push_back(value);
-  }
-  return terms;
 }
 
 /// The concatenation of values along axis 0, placed behind the last of them. If all are casts from one 16-bit type, it is
@@ -263,15 +239,15 @@ void SumJoiner::run() {
   std::vector<Op*> roots;
   for (Op* op : ops_) {
     position_.emplace(op, static_cast<int>(position_.size()));
-    if (!isLink(*op)) continue;
+    if (!isAddition(*op)) continue;
     const UseList& uses = op->result()->uses;
-    if (!uses.hasOne() || !isLink(*uses.begin()->user())) roots.push_back(op);
+    if (!uses.hasOne() || !isAddition(*uses.begin()->user())) roots.push_back(op);
   }
   // Products first: sums follow what they have joined. On CPUs a small product fills the processors, too.
   for (const auto join : {&SumJoiner::joinProducts, &SumJoiner::joinSums, &SumJoiner::joinPads}) {
     if (join != &SumJoiner::joinPads && target_.matmul != "shared") continue;
     for (Op* root : roots) {
-      std::vector<Value*> terms = termsOf(*root);
+      std::vector<Value*> terms = termsOf({as::add(*root).rhs(), as::add(*root).lhs()});
       if (terms.size() >= kLeastJoined && (this->*join)(terms, *root)) replace(*root, terms);
     }
   }
@@ -284,8 +260,5 @@ void SumJoiner::run() {
 }  // namespace tg::fuse
 
 tg::Result<void> tg::run_join_sums(Module& module, const NoOptions&, const PassContext&) {
-  return fuse::rewriteFunctions(module, fuse::targetOn(module, "join-sums"),
-                                [](Item& func, const Target& target) {
-                                  if (!hasGrad(func)) fuse::SumJoiner(func, target).run();
-                                });
+  return fuse::rewriteFunctions<fuse::SumJoiner>(module, fuse::targetOn(module, "join-sums"));
 }

@@ -347,7 +347,5 @@ bool Narrower::improve(Op& fused) {
 }  // namespace tg::fuse
 
 tg::Result<void> tg::run_narrow_results(Module& module, const NoOptions&, const PassContext&) {
-  return fuse::rewriteFunctions(module, targetOf(module.attrs), [&](Item& func, const Target& target) {
-    fuse::Narrower(func, target).run();
-  });
+  return fuse::rewriteFunctions<fuse::Narrower>(module, targetOf(module.attrs));
 }

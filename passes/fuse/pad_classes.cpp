@@ -30,7 +30,6 @@
 #include "passes/fuse/pieces.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
-#include "passes/rewrite.h"
 
 namespace tg::fuse {
 namespace {
@@ -266,8 +265,5 @@ void ClassPadder::run() {
 }  // namespace tg::fuse
 
 tg::Result<void> tg::run_pad_classes(Module& module, const NoOptions&, const PassContext&) {
-  return fuse::rewriteFunctions(module, fuse::targetOn(module, "pad-classes"),
-                                [](Item& func, const Target& target) {
-                                  if (!hasGrad(func)) fuse::ClassPadder(func, target).run();
-                                });
+  return fuse::rewriteFunctions<fuse::ClassPadder>(module, fuse::targetOn(module, "pad-classes"));
 }

@@ -19,7 +19,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <unordered_set>
 #include <vector>
@@ -29,6 +28,7 @@
 #include "ir/infer.h"
 #include "ir/kernel/custom.h"
 #include "ir/op_view.h"
+#include "ir/tensor_expr.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"
 
@@ -218,8 +218,7 @@ Value* viewOf(Builder& builder, const Join& join, Value* flat) {
     for (int64_t axis : as::transpose(*op).perm()) perm.push_back(axis + 1);
     view = builder.transpose(view, perm);
   }
-  std::vector<int64_t> perm(static_cast<size_t>(view->type.rank()));
-  std::iota(perm.begin(), perm.end(), 0);
+  std::vector<int64_t> perm = allAxes(view->type.rank());
   std::rotate(perm.begin(), perm.begin() + 1, perm.begin() + 1 + join.axis);
   return builder.reshape(builder.transpose(view, perm), join.region->result()->type.shape);
 }

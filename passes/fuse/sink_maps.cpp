@@ -146,6 +146,5 @@ void Sinker::run() {
 }  // namespace tg::fuse
 
 tg::Result<void> tg::run_sink_maps(Module& module, const NoOptions&, const PassContext&) {
-  return fuse::rewriteFunctions(module, targetOf(module.attrs),
-                                [&](Item& func, const Target& target) { fuse::Sinker(func, target).run(); });
+  return fuse::rewriteFunctions<fuse::Sinker>(module, targetOf(module.attrs));
 }

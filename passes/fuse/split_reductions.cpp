@@ -193,8 +193,7 @@ class Splitter {
     int rank = op.in(0)->type.rank();
     int axis = normalAxis(as::softmax(op).axis(), rank);
     if (axis == rank - 1) return nullptr;
-    std::vector<int64_t> perm;
-    for (int i = 0; i < rank; ++i) perm.push_back(i);
+    std::vector<int64_t> perm = allAxes(rank);
     std::swap(perm[static_cast<size_t>(axis)], perm[static_cast<size_t>(rank - 1)]);
     std::vector<Value*> operands;
     for (int i = 0; i < op.numOperands(); ++i) operands.push_back(builder_.transpose(op.in(i), perm));
@@ -217,8 +216,7 @@ class Splitter {
 
   /// A concatenation of more tensors than a kernel may bind, as several of fewer; null if one kernel can do it.
   Value* concat(const Op& op) {
-    std::vector<Value*> parts;
-    for (const Operand& operand : op.operands) parts.push_back(operand.value);
+    std::vector<Value*> parts = as::concat(op).xs();
     if (joinable(parts, 0) == parts.size()) return nullptr;
     AttrList attrs = {{"axis", op.attr("axis")}};
     while (joinable(parts, 0) < parts.size()) {

@@ -8,6 +8,7 @@
 #include "ir/module.h"
 #include "ir/result.h"
 #include "ir/target.h"
+#include "passes/rewrite.h"
 
 namespace tg::fuse {
 
@@ -20,6 +21,14 @@ Result<void> rewriteFunctions(Module& module, Result<Target> target, Rewrite rew
   TG_TRY(const Target given, std::move(target));
   for (Item* func : module.all(ItemKind::func)) rewrite(*func, given);
   return {};
+}
+
+/// The same by Rewriter(func, target).run(). Functions with tg.grad stay as they are.
+template <class Rewriter>
+Result<void> rewriteFunctions(Module& module, Result<Target> target) {
+  return rewriteFunctions(module, std::move(target), [](Item& func, const Target& given) {
+    if (!hasGrad(func)) Rewriter(func, given).run();
+  });
 }
 
 }  // namespace tg::fuse
