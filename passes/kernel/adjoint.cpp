@@ -111,11 +111,7 @@ void AdjointSweep::reverseIf(const Op& op) {
     replay_.close();
     return out;
   };
-  KernelBuilder::BranchBody otherwise;
-  if (!types.empty() || op.regions.size() > 1) otherwise = [&] { return body(1); };
-  KV cond = replay_.operand(op, 0);
-  std::vector<KV> results = builder_.branch(
-      cond, types, [&] { return body(0); }, otherwise);
+  std::vector<KV> results = replay_.branch(op, types, body);
   for (size_t i = 0; i < results.size(); ++i)
     if (reached[i]) add(outside[i], results[i]);
 }

@@ -33,7 +33,7 @@ Replay::Replay(const KernelFacts& facts, KernelBuilder& builder,
 }
 
 void Replay::open(const Block& block, bool uniform, const KV* index, const KV* trip) {
-  frames_.push_back({&block, builder_.depth(), Kind::backward, uniform, trip ? *trip : KV{}, {}, {}, false});
+  enter(block, Kind::backward, uniform, trip ? *trip : KV{});
   if (index) frames_.back().memo[block.args[0].get()] = *index;
 }
 
@@ -150,20 +150,27 @@ std::vector<KV> Replay::yields(const Block& block, const std::vector<Type>& type
   return out;
 }
 
+std::vector<KV> Replay::branch(const Op& op, const std::vector<Type>& types,
+                               const std::function<std::vector<KV>(size_t region)>& body) {
+  KernelBuilder::BranchBody otherwise;
+  if (!types.empty() || op.regions.size() > 1) otherwise = [&] { return body(1); };
+  const KV cond = operand(op, 0);
+  return builder_.branch(
+      cond, types, [&] { return body(0); }, otherwise);
+}
+
 void Replay::branchAgain(const Op& op) {
   std::vector<Type> types;
   for (const auto& result : op.results) types.push_back(result->type);
   bool uniform = uniformFlow() && facts_.entersUniformly(op);
   auto body = [&](size_t region) {
     const Block& block = *op.regions[region];
-    frames_.push_back({&block, builder_.depth(), Kind::again, uniform, {}, {}, {}, false});
+    enter(block, Kind::again, uniform);
     std::vector<KV> out = yields(block, types);
     frames_.pop_back();
     return out;
   };
-  KV cond = operand(op, 0);
-  std::vector<KV> results = builder_.branch(
-      cond, types, [&] { return body(0); }, [&] { return body(1); });
+  std::vector<KV> results = branch(op, types, body);
   for (size_t i = 0; i < results.size(); ++i) frames_.back().memo[op.results[i].get()] = results[i];
 }
 
@@ -206,7 +213,7 @@ std::vector<KV> Replay::runLoop(const Op& op, Kind kind, bool keepThem,
   return builder_.loop(
       builder_.depth(), from, to, step, init, [&](const KV& index, const std::vector<KV>& carried) {
         KV trip = builder_.op(Opcode::k_div, {builder_.op(Opcode::k_sub, {index, from}), step});
-        frames_.push_back({&block, builder_.depth(), kind, uniform, trip, {}, {}, false});
+        enter(block, kind, uniform, trip);
         frames_.back().memo[block.args[0].get()] = index;
         for (size_t i = 0; i < carried.size(); ++i) {
           frames_.back().memo[block.args[i + 1].get()] = carried[i];
@@ -235,7 +242,7 @@ void Replay::keepCarried(const Op& loop) {
 // ------------------------------------------------------------------------------------------ sweep
 
 void Replay::sweep() {
-  frames_.push_back({&facts_.kernel().body, builder_.depth(), Kind::forward, true, {}, {}, {}, false});
+  enter(facts_.kernel().body, Kind::forward, true);
   sweeping_ = true;
   forward(facts_.kernel().body);
   sweeping_ = false;
@@ -304,8 +311,7 @@ void Replay::forwardIf(const Op& op) {
   auto body = [&](size_t region) {
     std::vector<KV> out;
     if (region < op.regions.size()) {
-      frames_.push_back(
-          {op.regions[region].get(), builder_.depth(), Kind::forward, uniform, {}, {}, {}, false});
+      enter(*op.regions[region], Kind::forward, uniform);
       forward(*op.regions[region]);
       out = yields(*op.regions[region], own);
       frames_.pop_back();
@@ -315,11 +321,7 @@ void Replay::forwardIf(const Op& op) {
         out.push_back(side == region ? held_.at(value) : KernelBuilder::literal(value->type.dtype, 0));
     return out;
   };
-  KernelBuilder::BranchBody otherwise;
-  if (!types.empty() || op.regions.size() > 1) otherwise = [&] { return body(1); };
-  KV cond = operand(op, 0);
-  std::vector<KV> results = builder_.branch(
-      cond, types, [&] { return body(0); }, otherwise);
+  std::vector<KV> results = branch(op, types, body);
   size_t next = 0;
   for (const auto& result : op.results) frames_.back().memo[result.get()] = results[next++];
   for (const auto& side : memory)

@@ -37,6 +37,9 @@ class Replay {
   KV primal(const Operand& operand, DType wanted);
   /// Operand `index` of an op, which is a value or a literal.
   KV operand(const Op& op, int index);
+  /// An if on the condition of `op`: body(0), and body(1) where `op` has another region or there are results, of `types`.
+  std::vector<KV> branch(const Op& op, const std::vector<Type>& types,
+                         const std::function<std::vector<KV>(size_t region)>& body);
   /// The indices of an element.
   std::vector<KV> indices(const Operand& element);
   Value* buffer(const Value* primal) const { return buffers_.at(primal); }
@@ -82,6 +85,9 @@ class Replay {
   };
   using Body = std::function<void()>;
 
+  void enter(const Block& block, Kind kind, bool uniform, const KV& trip = {}) {
+    frames_.push_back({&block, builder_.depth(), kind, uniform, trip, {}, {}});
+  }
   void forward(const Block& block);
   void forwardOp(const Op& op);
   void forwardWrite(const Op& op);

@@ -118,16 +118,12 @@ void Replay::fillBy(const Op& op, const Block& block) {
   } else if (op.code == Opcode::k_if) {
     bool uniform = uniformFlow() && facts_.entersUniformly(op);
     auto side = [&](size_t region) {
-      frames_.push_back(
-          {op.regions[region].get(), builder_.depth(), Kind::again, uniform, {}, {}, {}, false});
+      enter(*op.regions[region], Kind::again, uniform);
       body(*op.regions[region]);
       frames_.pop_back();
       return std::vector<KV>{};
     };
-    KernelBuilder::BranchBody otherwise;
-    if (op.regions.size() > 1) otherwise = [&] { return side(1); };
-    builder_.branch(
-        operand(op, 0), {}, [&] { return side(0); }, otherwise);
+    branch(op, {}, side);
   } else {
     const FilledAgain& target = refills_.at(facts_.refillOf(op));
     KV value = operand(op, 0);
