@@ -120,18 +120,7 @@ Result<TokenStream> TokenStream::ofTokenFiles(std::string_view paths) {
   return stream;
 }
 
-TokenStream TokenStream::ofIds(std::vector<int32_t> ids) {
-  TokenStream stream;
-  stream.ids_ = std::make_shared<const std::vector<int32_t>>(std::move(ids));
-  stream.append({"ids", nullptr}, static_cast<int64_t>(stream.ids_->size()));
-  return stream;
-}
-
 Result<void> TokenStream::readPart(const Part& part, int64_t at, std::span<int32_t> to) const {
-  if (ids_) {
-    std::copy_n(ids_->begin() + at, to.size(), to.begin());
-    return {};
-  }
   TG_CHECK(part.file->checkSize());
   const size_t each = tokenBytes();
   std::vector<std::byte> raw(to.size() * each);

@@ -27,8 +27,6 @@ class TokenStream {
   /// Opens token files of llm.c, as names or shell patterns separated by commas. A file has 256 words of 32 bits
   /// (20240520, version 1, the number of tokens), and then the tokens in 16 bits each.
   static Result<TokenStream> ofTokenFiles(std::string_view paths);
-  /// Token ids in memory.
-  static TokenStream ofIds(std::vector<int32_t> ids);
 
   int64_t size() const { return size_; }
   /// The vocabulary of a text; null for other sources.
@@ -41,9 +39,9 @@ class TokenStream {
   /// The tokens of one file.
   struct Part {
     std::string path;
-    std::shared_ptr<const DataFile> file;  ///< null for ids in memory
-    size_t start = 0;                      ///< offset of the tokens in the file
-    int64_t first = 0, count = 0;          ///< position in the stream
+    std::shared_ptr<const DataFile> file;
+    size_t start = 0;              ///< offset of the tokens in the file
+    int64_t first = 0, count = 0;  ///< position in the stream
   };
   const std::vector<Part>& parts() const { return parts_; }
   /// The size of a token in a file.
@@ -54,7 +52,6 @@ class TokenStream {
   Result<void> readPart(const Part& part, int64_t at, std::span<int32_t> to) const;
 
   std::vector<Part> parts_;
-  std::shared_ptr<const std::vector<int32_t>> ids_;
   std::optional<Vocabulary> vocabulary_;
   int64_t size_ = 0;
 };

@@ -224,13 +224,6 @@ TEST_F(Files, AFileThatShrinksIsAnError) {
   EXPECT_FAILS(Table::openRaw(directory_, FileType::u8, {1}), "a directory");
 }
 
-std::string tokenFile(const std::vector<uint16_t>& tokens, int32_t magic = 20240520, int32_t version = 1) {
-  std::string bytes = le<int32_t>({magic, version, static_cast<int32_t>(tokens.size())});
-  bytes.resize(1024, '\0');
-  for (const uint16_t token : tokens) bytes += le<uint16_t>({token});
-  return bytes;
-}
-
 TEST_F(Files, TokenFilesFollowOneAnother) {
   put("s_1.bin", tokenFile({4, 5}));
   put("s_0.bin", tokenFile({1, 2, 50256}));

@@ -62,6 +62,14 @@ inline std::string npy(const std::string& descr, const std::string& shape, const
   return bytes + header + elements;
 }
 
+inline std::string tokenFile(const std::vector<uint16_t>& tokens, int32_t magic = 20240520,
+                             int32_t version = 1) {
+  std::string bytes = le<int32_t>({magic, version, static_cast<int32_t>(tokens.size())});
+  bytes.resize(1024, '\0');
+  for (const uint16_t token : tokens) bytes += le<uint16_t>({token});
+  return bytes;
+}
+
 constexpr int kRawDeflate = -15, kGzip = 15 + 16;  ///< zlib's window bits
 inline std::string deflated(const std::string& text, int windowBits = kRawDeflate) {
   std::string out(compressBound(text.size()) + 64, '\0');

@@ -160,14 +160,15 @@ TEST_F(Files, TextMustFitAGivenVocabulary) {
   EXPECT_FAILS(TokenStream::ofText(put("f.txt", "abZ"), given), "f.txt", "4 of them", "'Z' at byte 2");
 }
 
-TokenStream counting(size_t count) {
-  std::vector<int32_t> tokens(count);
-  std::iota(tokens.begin(), tokens.end(), 0);
-  return TokenStream::ofIds(std::move(tokens));
+/// A token file with as many ascending tokens, from 0 on.
+std::string countingFile(size_t count) {
+  std::vector<uint16_t> tokens(count);
+  std::iota(tokens.begin(), tokens.end(), uint16_t{0});
+  return tokenFile(tokens);
 }
 
-TEST(Windows, AreEvenlyPlacedAndShiftedByOne) {
-  const TokenStream tokens = counting(8);
+TEST_F(Files, WindowsAreEvenlyPlacedAndShiftedByOne) {
+  const TokenStream tokens = *TokenStream::ofTokenFiles(put("t.bin", countingFile(8)));
   constexpr int kBatch = 3000, kLength = 5;
   const auto windows = sampleWindows(tokens, 8, 1, 0, kBatch, kLength);
   ASSERT_OK(windows);
@@ -186,8 +187,8 @@ TEST(Windows, AreEvenlyPlacedAndShiftedByOne) {
   for (const auto& [start, count] : starts) EXPECT_NEAR(count, 1000, 129) << start;
 }
 
-TEST(Windows, DependOnSeedAndStepAlone) {
-  const TokenStream tokens = counting(100000);
+TEST_F(Files, WindowsDependOnSeedAndStepAlone) {
+  const TokenStream tokens = *TokenStream::ofTokenFiles(put("t.bin", countingFile(100000)));
   const auto draw = [&](uint64_t seed, uint64_t step) {
     const auto windows = sampleWindows(tokens, tokens.size(), seed, step, 4, 2);
     return windows->x.bytes;
