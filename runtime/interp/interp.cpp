@@ -73,11 +73,11 @@ Result<NdArray> Interpreter::storage(const std::string& name) const {
   return *state_->storage.at(name);
 }
 
-/// The type and the place of `count` elements of a param or state from `first` on.
-static std::pair<Type, Place> rowsAt(const Item& item, int64_t first, int64_t count) {
+/// The place of the elements of a param or state from `first` on.
+static Place rowsAt(const Item& item, int64_t first) {
   Place place = *item.place;
   place.offset += first * byteSize(item.type.dtype);
-  return {Type::tensor(item.type.dtype, {count}), place};
+  return place;
 }
 
 Result<void> Interpreter::writeRows(const std::string& name, int64_t first,
@@ -85,11 +85,7 @@ Result<void> Interpreter::writeRows(const std::string& name, int64_t first,
   TG_TRY(const Item* item, findStorage(state_->module, name));
   NdArray rows(Type::tensor(item->type.dtype, {static_cast<int64_t>(elements.size())}),
                {elements.begin(), elements.end()});
-  if (state_->planned()) {
-    const auto [type, place] = rowsAt(*item, first, static_cast<int64_t>(elements.size()));
-    rows.type = type;
-    return state_->memory.write(rows, place, item->loc);
-  }
+  if (state_->planned()) return state_->memory.write(rows, rowsAt(*item, first), item->loc);
   if (state_->exact()) roundAll(rows);
   std::ranges::copy(rows.data, state_->storage.at(name)->data.begin() + first);
   return {};
@@ -98,8 +94,8 @@ Result<void> Interpreter::writeRows(const std::string& name, int64_t first,
 Result<void> Interpreter::readRows(const std::string& name, int64_t first, std::span<double> elements) const {
   TG_TRY(const Item* item, findStorage(state_->module, name));
   if (state_->planned()) {
-    const auto [type, place] = rowsAt(*item, first, static_cast<int64_t>(elements.size()));
-    TG_TRY(const NdArray rows, state_->memory.read(type, place, item->loc));
+    const Type type = Type::tensor(item->type.dtype, {static_cast<int64_t>(elements.size())});
+    TG_TRY(const NdArray rows, state_->memory.read(type, rowsAt(*item, first), item->loc));
     std::ranges::copy(rows.data, elements.begin());
     return {};
   }

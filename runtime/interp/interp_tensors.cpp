@@ -129,23 +129,22 @@ class TensorWalk {
   }
 
   /// The source of a binding as it appears inside the region: the value, or the members of a group as one flat tensor.
-  const NdArray* bind(const Operand& binding) {
-    const Operand& source = binding.items[0];
-    if (source.kind != Operand::Kind::group) return &environment_.at(source.value);
-    NdArray flat = NdArray::zeros(binding.value->type);
-    std::vector<Type> types;
-    for (const Operand& member : source.items) types.push_back(member.value->type);
+  const NdArray* bind(const Op& op, int binding) {
+    const Operand& operand = op.operands[static_cast<size_t>(binding)];
+    const std::vector<Value*> sources = bindingSources(op, binding);
+    if (!operand.bindsGroup()) return &environment_.at(sources[0]);
+    NdArray flat = NdArray::zeros(operand.value->type);
     std::vector<int64_t> offsets;
-    groupBytes(types, &offsets);
+    groupBytes(typesOf(sources), &offsets);
     const int64_t size = byteSize(flat.type.dtype);
-    for (size_t i = 0; i < types.size(); ++i)
-      std::ranges::copy(environment_.at(source.items[i].value).data, flat.data.begin() + offsets[i] / size);
+    for (size_t i = 0; i < sources.size(); ++i)
+      std::ranges::copy(environment_.at(sources[i]).data, flat.data.begin() + offsets[i] / size);
     return &groups_.emplace_back(std::move(flat));
   }
 
   Result<void> fused(const Op& op) {
     std::vector<const NdArray*> bindings;
-    for (const Operand& binding : op.operands) bindings.push_back(bind(binding));
+    for (int binding = 0; binding < op.numOperands(); ++binding) bindings.push_back(bind(op, binding));
     TG_TRY(std::vector<NdArray> yielded, evalRegion(op, bindings, call_.context));
     groups_.clear();
     const std::vector<int> sizes = slotSizes(op);
