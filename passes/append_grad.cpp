@@ -48,6 +48,7 @@
 #include "passes/lookup.h"
 #include "passes/narrow_products.h"
 #include "passes/pass.h"
+#include "passes/rewrite.h"
 
 namespace tg {
 namespace {
@@ -309,19 +310,11 @@ static bool onlyRequests(const Module& module, const AppendGradOptions& options)
   if (options.func != none.func || options.wrt != none.wrt || options.accumulate != none.accumulate)
     return false;
   if (!module.all(ItemKind::param).empty() && module.func(none.func)) return false;
-  for (const Item* func : module.all(ItemKind::func))
-    for (Op* op : func->body.ops)
-      if (op->code == Opcode::grad) return true;
-  return false;
+  return std::ranges::any_of(module.all(ItemKind::func), [](const Item* func) { return hasGrad(*func); });
 }
 
 /// Whether a function gives gradients itself, such as those of two losses: by tg.grad and tg.param_grad.
-static bool asksByHand(const Item& func) {
-  auto has = [&](Opcode code) {
-    return std::ranges::any_of(func.body.ops, [&](const Op* op) { return op->code == code; });
-  };
-  return has(Opcode::grad) && has(Opcode::param_grad);
-}
+static bool asksByHand(const Item& func) { return hasGrad(func) && hasGradients(func); }
 
 /// Checks that such a function gives the gradient of every parameter: nothing is left to this pass but the tg.grad.
 static Result<void> checkGivesAll(const Item& func, const std::vector<Item*>& params,

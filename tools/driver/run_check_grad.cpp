@@ -7,6 +7,7 @@
 
 #include "ir/builder.h"
 #include "ir/text.h"
+#include "passes/lookup.h"
 #include "passes/pass.h"
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"
@@ -189,9 +190,7 @@ Result<std::unique_ptr<Module>> withGradients(std::unique_ptr<Module> module, co
   std::string pipeline = model.pipeline;
   const Item* func = module->func(flags.function);
   if (!func) return fail("{} has no function @{}", model.file, flags.function);
-  const bool has = gradPass(*func).empty() && std::ranges::any_of(func->body.ops, [](const auto& op) {
-                     return op->code == Opcode::param_grad;
-                   });
+  const bool has = gradPass(*func).empty() && hasGradients(*func);
   if (pipeline.empty() && !has) pipeline = fmt::format("append-grad{{func={}}}", flags.function);
   if (pipeline.empty()) return module;
   TG_CHECK(runFirst(pipeline, module, toldOn(model)));
