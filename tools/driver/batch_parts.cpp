@@ -44,12 +44,8 @@ Result<std::string> accumulating(const std::string& pipeline, const std::functio
   TG_TRY(PassManager passes, PassManager::parse(pipeline));
   for (PipelineStep& step : passes.steps()) {
     if (step.pass->name != "append-grad") continue;
-    for (NamedAttr& option : step.options)
-      if (option.name == "accumulate") {
-        option.value = Attr::of(calls(option.value.integer));
-        return passes.str();
-      }
-    step.options.push_back({"accumulate", Attr::of(calls(1))});
+    const Attr* given = find(step.options, "accumulate");
+    set(step.options, "accumulate", Attr::of(calls(given ? given->integer : 1)));
     return passes.str();
   }
   return std::string();

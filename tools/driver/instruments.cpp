@@ -17,16 +17,12 @@
 
 namespace tg {
 
-static bool listed(const std::vector<std::string>& names, const std::string& name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
 void addPrinting(PassManager& pipeline, const Command& command) {
   auto printer = [options = command.printOptions()](const char* when, bool all,
                                                     std::vector<std::string> names) {
     return [=](const PipelineStep& step, const Module& module) {
       // The passes of an alias are printed only if they are named.
-      if ((!all || step.of) && !listed(names, step.pass->name)) return;
+      if ((!all || step.of) && !contains(names, step.pass->name)) return;
       fmt::print(stderr, "// -----// IR Dump {} {} //----- //\n{}\n", when, step.pass->name,
                  print(module, options));
     };

@@ -215,12 +215,11 @@ struct ExplainMemory : Verb {
     if (source->stage != Stage::tensor || now.batch < 2 || hasUpdate(*source, function)) return {};
     TG_TRY(PassManager passes, PassManager::parse(model.pipeline));
     bool sets = false;
-    for (PipelineStep& step : passes.steps())
-      for (NamedAttr& option : step.options)
-        if (step.pass->name == "set-batch" && option.name == "n") {
-          option.value = Attr::of(now.batch / 2);
-          sets = true;
-        }
+    for (PipelineStep& step : passes.steps()) {
+      if (step.pass->name != "set-batch" || !find(step.options, "n")) continue;
+      set(step.options, "n", Attr::of(now.batch / 2));
+      sets = true;
+    }
     std::string pipeline = passes.str();
     if (!sets)
       pipeline = fmt::format("set-batch{{n={}}}{}{}", now.batch / 2, pipeline.empty() ? "" : ",", pipeline);

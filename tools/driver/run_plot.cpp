@@ -64,7 +64,6 @@ void printTable(std::FILE* out, const std::vector<RunSummary>& runs) {
 
 void printJson(const std::vector<RunSummary>& runs) {
   Json all = Json::array();
-  auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
   for (const RunSummary& run : runs) {
     Json options = Json::object();
     for (const auto& [option, value] : run.options) options[option] = value;
@@ -73,10 +72,10 @@ void printJson(const std::vector<RunSummary>& runs) {
                    {"owed", run.owed},
                    {"steps", run.step},
                    {"seconds", run.time},
-                   {"loss", number(run.loss)},
-                   {"best_val_loss", number(run.bestValLoss)},
+                   {"loss", orNull(run.loss)},
+                   {"best_val_loss", orNull(run.bestValLoss)},
                    {"best_step", run.bestValLoss ? Json(run.bestStep) : Json()},
-                   {"items_per_s", number(run.itemsPerSecond)},
+                   {"items_per_s", orNull(run.itemsPerSecond)},
                    {"options", options}});
   }
   fmt::print("{}\n", jsonText(Json{{"runs", all}}, 2));

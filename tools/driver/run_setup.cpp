@@ -472,14 +472,11 @@ Result<bool> forOneText(std::unique_ptr<Module>& module) {
 Result<std::string> forRanks(const ModelFlags& flags, const std::string& pipeline) {
   if (!flags.ranks || pipeline.empty()) return pipeline;
   TG_TRY(PassManager passes, PassManager::parse(pipeline));
-  auto names = [](const AttrList& options, std::string_view name) {
-    return std::ranges::any_of(options, [&](const NamedAttr& each) { return each.name == name; });
-  };
   bool parts = false;
   for (PipelineStep& step : passes.steps()) {
-    if (step.pass->name != "data-parallel" || !names(step.options, "shard")) continue;
+    if (step.pass->name != "data-parallel" || !find(step.options, "shard")) continue;
     parts = true;
-    if (!names(step.options, "ranks")) step.options.push_back({"ranks", Attr::of(flags.ranks->ranks())});
+    if (!find(step.options, "ranks")) set(step.options, "ranks", Attr::of(flags.ranks->ranks()));
   }
   return parts ? passes.str() : pipeline;
 }
