@@ -433,10 +433,9 @@ SharedMatmulSchedule forEpilogue(const Op& fused, const Op& product, const Targe
   if (!isLarger || inner > kFewTerms || inner >= std::min(m, n) || !kSmall.fits(target)) return chosen;
   // With fewer terms than rows and columns, both factors are smaller than the result, so a binding of that size is
   // another operand.
-  for (int binding = 0; binding < fused.numOperands(); ++binding)
-    for (const Value* source : bindingSources(fused, binding))
-      if (source->type.elements() >= batch * m * n) return kSmall.schedule();
-  return chosen;
+  const bool adds =
+      anyUse(fused, [least = batch * m * n](const Value* x) { return x->type.elements() >= least; });
+  return adds ? kSmall.schedule() : chosen;
 }
 
 /// Whether a product is to load windows in runs, in place of the blocking `chosen`: a large product that has many

@@ -48,10 +48,7 @@ std::string mainOp(const Op& fused) {
 }
 
 bool spansBindings(const Op& fused, const Target& target) {
-  for (int binding = 0; binding < fused.numOperands(); ++binding)
-    for (const Value* source : bindingSources(fused, binding))
-      if (source->type.bytes() > mostBytes(target)) return false;
-  return true;
+  return everyUse(fused, [&](const Value* source) { return source->type.bytes() <= mostBytes(target); });
 }
 
 std::vector<Subject> subjectsOf(const Module& module, const Target& target) {
@@ -90,9 +87,9 @@ std::unique_ptr<Module> moduleOf(const Op& fused, const std::vector<TimedSchedul
   set(module->attrs, "target", targetToAttr(target));
   std::unordered_map<const Value*, Value*> inputs;
   std::vector<const Value*> sources;
-  for (int binding = 0; binding < fused.numOperands(); ++binding)
-    for (const Value* source : bindingSources(fused, binding))
-      if (inputs.try_emplace(source, nullptr).second) sources.push_back(source);
+  forEachUse(fused, [&](const Value* source) {
+    if (inputs.try_emplace(source, nullptr).second) sources.push_back(source);
+  });
   for (size_t i = 0; i < sources.size(); ++i)
     module->add(ItemKind::state, fmt::format("in{}", i))->type = sources[i]->type;
   Item* func = module->add(ItemKind::func, "f");

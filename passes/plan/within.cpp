@@ -41,9 +41,7 @@ double speedOf(const Op& region) {
 
 double workOfRegion(const Op& region, const Module& module, const Target& target) {
   double bytes = 0;
-  for (int binding = 0; binding < region.numOperands(); ++binding)
-    for (const Value* source : bindingSources(region, binding))
-      bytes += static_cast<double>(source->type.bytes());
+  forEachUse(region, [&](const Value* source) { bytes += static_cast<double>(source->type.bytes()); });
   for (const auto& result : region.results) bytes += static_cast<double>(result->type.bytes());
   return std::max(workOf(region, module) / speedOf(region), bytes * fuse::kWorkOfAByte) +
          fuse::kWorkOfAKernel * static_cast<double>(target.parallel);
