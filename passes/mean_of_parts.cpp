@@ -19,6 +19,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/access.h"
 #include "ir/cross_entropy.h"
 #include "ir/dims.h"
 #include "ir/infer.h"
@@ -218,22 +219,12 @@ class PartsCheck {
 
   /// The axis that holds the rows in the first result; nothing if the op joins rows.
   std::optional<int> axisOfResult(const Op& op) const {
-    if (op.info().scalar != Scalar::none) return alignedAxis(op);
-    const std::optional<int> axis = commonAxis(op);
-    switch (op.code) {
-    case Opcode::select:
-    case Opcode::cast:
-    case Opcode::stop_gradient:
-    case Opcode::clamp:
-    case Opcode::leaky_relu:
-    case Opcode::elu:
-    case Opcode::gelu:
-    case Opcode::dropout:
-    case Opcode::broadcast_to: return alignedAxis(op);
-    case Opcode::matmul: return axisOfProduct(op);
-    default: break;
-    }
+    if (op.code == Opcode::matmul) return axisOfProduct(op);
+    // A reshape moves the axis, and where_causal counts along its last two.
+    if (keepsElements(op) && op.code != Opcode::reshape && op.code != Opcode::where_causal)
+      return alignedAxis(op);
     // All operands of other ops that are rows have the same axis.
+    const std::optional<int> axis = commonAxis(op);
     return axis && keepsApart(op, *axis) ? moved(op, *axis) : std::nullopt;
   }
 

@@ -34,6 +34,10 @@ const PartsCase kCases[] = {
      "%w = tg.param @w : tensor<6x5xf32> %z = tg.matmul %x, %w : tensor<4x5xf32> %e = tg.elu %z : "
      "tensor<4x5xf32> %loss = tg.mean %e {axes = [0, 1]} : tensor<f32>",
      ""},
+    {"powers", "%n: tensor<4x6xi32> {batch = 0}",
+     "%p = tg.one_minus_pow %n {base = 0.5} : tensor<4x6xf32> %loss = tg.mean %p {axes = [0, 1]} : "
+     "tensor<f32>",
+     ""},
     {"tokens", "%x: tensor<4x3x6xf32> {batch = 0}, %y: tensor<4x3xi32> {batch = 0}",
      "%w = tg.param @w : tensor<6x5xf32> %f = tg.reshape %x {shape = [12, 6]} : tensor<12x6xf32> "
      "%z = tg.matmul %f, %w : tensor<12x5xf32> %t = tg.reshape %y {shape = [12]} : tensor<12xi32> "
