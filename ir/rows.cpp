@@ -9,6 +9,13 @@
 
 namespace tg {
 
+/// The axes of an op's attribute `axis` or `axes`, counted from the front; for a fold, also the last one, of its windows.
+static std::vector<int64_t> axesAlong(const Op& op) {
+  if (op.info().attr("axes")) return reducedAxes(op);
+  const int rank = op.in(0)->type.rank(), axis = normalAxis(op.intAttr("axis"), rank);
+  return op.code == Opcode::fold ? std::vector<int64_t>{axis, rank - 1} : std::vector<int64_t>{axis};
+}
+
 std::optional<RowSpace> rowSpaceOf(const Op& op) {
   using table::Fusion;
   Fusion fusion = op.info().fusion;
@@ -17,17 +24,12 @@ std::optional<RowSpace> rowSpaceOf(const Op& op) {
   int rank = shape.rank();
   if (rank == 0) return std::nullopt;
   int first = rank - 1;  // the reduced axes are first..rank-1
-  std::vector<int> axes;
-  if (op.info().attr("axis")) axes.push_back(normalAxis(as::softmax(op).axis(), rank));
-  if (op.info().attr("axes")) {
-    const std::vector<int64_t> reduced = reducedAxes(op);
-    if (reduced.empty()) return std::nullopt;
-    axes.assign(reduced.begin(), reduced.end());
-  }
-  if (!axes.empty()) {
-    first = axes[0];
+  if (op.info().has(table::alongAxes)) {
+    const std::vector<int64_t> axes = axesAlong(op);
+    if (axes.empty()) return std::nullopt;
+    first = static_cast<int>(axes[0]);
     for (size_t i = 0; i < axes.size(); ++i)
-      if (axes[i] != first + static_cast<int>(i)) return std::nullopt;
+      if (axes[i] != first + static_cast<int64_t>(i)) return std::nullopt;
     // Axes of extent 1 may follow the reduced ones.
     for (int axis = first + static_cast<int>(axes.size()); axis < rank; ++axis)
       if (shape[axis] != 1) return std::nullopt;
@@ -41,6 +43,26 @@ std::optional<RowSpace> rowSpaceOf(const OpList& ops) {
   for (const Op* op : ops)
     if (auto rows = rowSpaceOf(*op)) return rows;
   return std::nullopt;
+}
+
+bool keepsApart(const Op& op, int axis) {
+  const OpInfo& info = op.info();
+  const int behind = op.in(0)->type.rank() - 1 - axis;
+  const auto at = static_cast<size_t>(axis);
+  // A causal mask hides columns by the number of the row.
+  if (info.attr("causal") && op.flag("causal") && behind < 2) return false;
+  if (info.has(table::alongAxes)) return !contains(axesAlong(op), axis);
+  if (info.has(table::alongRow)) return behind > 0;
+  if (info.has(table::alongMatrix)) return behind > 1;
+  if (info.has(table::alongImage)) return axis == 0;
+  if (op.code == Opcode::slice) {
+    const as::slice slice(op);
+    return slice.starts()[at] == 0 && slice.limits()[at] == op.in(0)->type.shape[axis] &&
+           (slice.strides().empty() || slice.strides()[at] == 1);
+  }
+  if (op.code != Opcode::pad) return false;
+  const as::pad pad(op);
+  return pad.low()[at] == 0 && pad.high()[at] == 0 && (pad.interior().empty() || pad.interior()[at] == 0);
 }
 
 int64_t rowsPerSum(const Op& op, const RowSpace& rows) {

@@ -24,6 +24,7 @@
 #include "ir/dims.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
+#include "ir/rows.h"
 
 namespace tg {
 namespace {
@@ -225,70 +226,36 @@ class PartsCheck {
       return alignedAxis(op);
     // All operands of other ops that are rows have the same axis.
     const std::optional<int> axis = commonAxis(op);
-    return axis && keepsApart(op, *axis) ? moved(op, *axis) : std::nullopt;
+    return axis && keepsRows(op, *axis) ? moved(op, *axis) : std::nullopt;
   }
 
   /// Whether each row of a result depends only on that row of the operands.
-  bool keepsApart(const Op& op, int axis) const {
-    if (op.code == Opcode::custom) return false;
-    const int rank = op.in(0)->type.rank();
-    auto other = [&](std::string_view name) { return normalAxis(op.intAttr(name), rank) != axis; };
+  bool keepsRows(const Op& op, int axis) const {
     auto fixedFrom = [&](int first) {
       for (int i = first; i < op.numOperands(); ++i)
         if (!isFixed(op.in(i))) return false;
       return true;
     };
     auto allRows = [&] { return everyUse(op, [&](const Value* value) { return isRows(value); }); };
-    const auto at = static_cast<size_t>(axis);
     switch (op.code) {
-    case Opcode::sum:
-    case Opcode::mean:
-    case Opcode::max_reduce:
-    case Opcode::min_reduce:
-    case Opcode::logsumexp:
-    case Opcode::flip: return !reduces(op, axis);
-    case Opcode::argmax:
-    case Opcode::argmin:
-    case Opcode::cumsum:
-    case Opcode::unfold: return other("axis");
-    case Opcode::take_along_axis: return other("axis") && allRows();
-    case Opcode::reshape: return true;  // `moved` says where
+    case Opcode::reshape:  // `moved` says where
     case Opcode::transpose:
     case Opcode::swap_axes:
     case Opcode::one_hot: return true;
     case Opcode::stack: return allRows();
     case Opcode::tile: {
       const std::vector<int64_t> repeats = as::tile(op).repeats();
-      return repeats[repeats.size() - static_cast<size_t>(rank - axis)] == 1;
+      return repeats[repeats.size() - static_cast<size_t>(op.in(0)->type.rank() - axis)] == 1;
     }
-    case Opcode::slice: {
-      const std::vector<int64_t> strides = as::slice(op).strides();
-      return as::slice(op).starts()[at] == 0 && as::slice(op).limits()[at] == op.in(0)->type.shape[axis] &&
-             (strides.empty() || strides[at] == 1);
-    }
-    case Opcode::pad: {
-      const std::vector<int64_t> interior = as::pad(op).interior();
-      return as::pad(op).low()[at] == 0 && as::pad(op).high()[at] == 0 &&
-             (interior.empty() || interior[at] == 0);
-    }
-    case Opcode::concat:
-    case Opcode::split: return other("axis") && allRows();
     case Opcode::gather:
     case Opcode::embedding: return isFixed(op.in(0));
-    case Opcode::softmax:
-    case Opcode::log_softmax: return other("axis") && (!as::softmax(op).causal() || axis < rank - 2);
+    case Opcode::cross_entropy:
+      return as::cross_entropy(op).reduction() == "none" && axis < op.in(0)->type.rank() - 1;
     case Opcode::layer_norm:
-    case Opcode::rms_norm: return axis < rank - 1 && fixedFrom(1);
-    case Opcode::where_causal: return axis < rank - 2;
-    case Opcode::rope:
-    case Opcode::attention: return axis < rank - 2 && allRows();
-    case Opcode::cross_entropy: return as::cross_entropy(op).reduction() == "none" && axis < rank - 1;
+    case Opcode::rms_norm:
     case Opcode::conv2d:
-    case Opcode::conv_transpose2d: return axis == 0 && fixedFrom(1);
-    case Opcode::max_pool2d:
-    case Opcode::avg_pool2d:
-    case Opcode::upsample_nearest2d: return axis == 0;
-    default: return false;
+    case Opcode::conv_transpose2d: return fixedFrom(1) && keepsApart(op, axis);
+    default: return allRows() && keepsApart(op, axis);
     }
   }
 

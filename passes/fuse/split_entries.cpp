@@ -17,6 +17,7 @@
 #include "ir/divide.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
+#include "ir/rows.h"
 #include "ir/window.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/row_splitter.h"
@@ -24,12 +25,6 @@
 namespace tg::fuse {
 
 namespace {
-
-/// Whether an op with one axis or several, which it has as tg.sum does, works along this one.
-bool isAlong(const Op& op, std::string_view name, int axis) {
-  if (name == "axis") return normalAxis(op.intAttr(name), op.in(0)->type.rank()) == axis;
-  return contains(reducedAxes(op), axis);
-}
 
 /// Operands that broadcast to the result, whose last `own` axes are no entries; nothing if none of them is cut.
 std::optional<Entries> broadcasting(const Op& op, int own) {
@@ -71,9 +66,9 @@ std::optional<Entries> cuttingFirst(const Op& op, bool all = false) {
   return how;
 }
 
-/// The same for an op on images, whose entries are those of axis 0.
-std::optional<Entries> images(const Op& op, bool all = false) {
-  return entryAxis(op.in(0)->type.shape) == 0 ? cuttingFirst(op, all) : std::nullopt;
+/// The same for an op whose operands are all images, which are entries of axis 0.
+std::optional<Entries> images(const Op& op) {
+  return entryAxis(op.in(0)->type.shape) == 0 ? cuttingFirst(op, true) : std::nullopt;
 }
 
 }  // namespace
@@ -85,25 +80,16 @@ std::optional<Entries> entriesOf(const Op& op) {
   if (op.results.empty() || op.operands.empty() || !ofValues || op.in(0)->type.rank() == 0) return {};
   const Type &type = op.result()->type, &first = op.in(0)->type;
   const int rank = first.rank(), axis = entryAxis(first.shape);
-  const auto place = static_cast<size_t>(axis);
   switch (op.code) {
   case Opcode::reshape: return {};  // RowSplitter::reshape
   case Opcode::sum:
   case Opcode::mean:
   case Opcode::max_reduce:
-  case Opcode::min_reduce:
-  case Opcode::logsumexp: {
+  case Opcode::min_reduce: {
     std::optional<Entries> how = cuttingFirst(op);
-    how->sums = isAlong(op, "axes", axis);
-    if (how->sums && op.code == Opcode::logsumexp) return {};
+    how->sums = !keepsApart(op, axis);
     return how;
   }
-  case Opcode::flip: return isAlong(op, "axes", axis) ? std::nullopt : cuttingFirst(op);
-  case Opcode::argmax:
-  case Opcode::argmin:
-  case Opcode::cumsum:
-  case Opcode::unfold:
-  case Opcode::fold: return isAlong(op, "axis", axis) ? std::nullopt : cuttingFirst(op);
   case Opcode::concat:
   case Opcode::take_along_axis:
   case Opcode::take_along_axis_grad:
@@ -112,41 +98,37 @@ std::optional<Entries> entriesOf(const Op& op) {
     // An axis in front of the entries would no longer be one of 1.
     if (normalAxis(as::concat(op).axis(), rank) <= axis) return {};
     return cuttingFirst(op, true);
-  case Opcode::softmax:
-  case Opcode::log_softmax:
-    if (as::softmax(op).causal() && axis >= rank - 2) return {};
-    return isAlong(op, "axis", axis) ? std::nullopt : cuttingFirst(op);
-  case Opcode::where_causal: return axis >= rank - 2 ? std::nullopt : cuttingFirst(op);
   case Opcode::dropout:
   case Opcode::one_hot: return cuttingFirst(op);
   case Opcode::transpose: {
     const std::vector<int64_t> perm = as::transpose(op).perm();
     return perm[static_cast<size_t>(entryAxis(type.shape))] == axis ? cuttingFirst(op) : std::nullopt;
   }
-  case Opcode::slice: {
-    const as::slice slice(op);
-    const bool all = slice.starts()[place] == 0 && slice.limits()[place] == first.shape[axis] &&
-                     (slice.strides().empty() || slice.strides()[place] == 1);
-    return all ? cuttingFirst(op) : std::nullopt;
-  }
-  case Opcode::pad: {
-    const as::pad pad(op);
-    bool none = true;  // also in front of the entries
-    for (size_t at = 0; at <= place; ++at)
-      none = none && pad.low()[at] == 0 && pad.high()[at] == 0 &&
-             (pad.interior().empty() || pad.interior()[at] == 0);
-    return none ? cuttingFirst(op) : std::nullopt;
-  }
+  case Opcode::pad:  // nothing in front of the entries either
+    for (int at = 0; at <= axis; ++at)
+      if (!keepsApart(op, at)) return {};
+    return cuttingFirst(op);
+  case Opcode::logsumexp:
+  case Opcode::flip:
+  case Opcode::argmax:
+  case Opcode::argmin:
+  case Opcode::cumsum:
+  case Opcode::unfold:
+  case Opcode::fold:
+  case Opcode::softmax:
+  case Opcode::log_softmax:
+  case Opcode::where_causal:
+  case Opcode::slice:
   case Opcode::conv2d:
   case Opcode::conv_transpose2d:
   case Opcode::max_pool2d:
   case Opcode::avg_pool2d:
   case Opcode::avg_pool2d_grad:
-  case Opcode::upsample_nearest2d: return images(op);
-  case Opcode::max_pool2d_grad: return images(op, true);
+  case Opcode::upsample_nearest2d: return keepsApart(op, axis) ? cuttingFirst(op) : std::nullopt;
+  case Opcode::max_pool2d_grad: return images(op);
   case Opcode::conv2d_grad_input: return Entries{type.shape[0], {false, true}, false};
   case Opcode::conv2d_grad_weight: {
-    std::optional<Entries> how = images(op, true);
+    std::optional<Entries> how = images(op);
     if (how) how->sums = true;
     return how;
   }

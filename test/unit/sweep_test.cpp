@@ -10,6 +10,7 @@
 #include <set>
 
 #include "ir/parser.h"
+#include "ir/rows.h"
 #include "ir/schedule.h"
 #include "ir/verify.h"
 #include "test/unit/sweep_cases.h"
@@ -147,6 +148,61 @@ TEST(SweepTable, EveryOpHasACase) {
     const auto code = static_cast<Opcode>(i);
     EXPECT_TRUE(!needsSweep(info(code)) || covered.count(code))
         << info(code).name << " has no case in the sweep";
+  }
+}
+
+/// Changes what an array holds at an index along an axis.
+void changeAt(NdArray& array, int axis, int64_t index) {
+  const Shape& shape = array.type.shape;
+  int64_t inner = 1;
+  for (int at = axis + 1; at < shape.rank(); ++at) inner *= shape[at];
+  for (size_t i = 0; i < array.data.size(); ++i)
+    if (static_cast<int64_t>(i) / inner % shape[axis] == index) array.data[i] += 0.625;
+}
+
+/// Along an axis that an op keeps apart, no element of a result changes both with the first operand at one index and with an
+/// operand at another one.
+TEST(SweepTable, OpsKeepApartTheAxesThatTheirTraitsSay) {
+  const std::vector<SweepCase> cases = sweepCases();
+  std::set<Opcode> tested;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const std::unique_ptr<Module> module = moduleOf(cases, i, 1);
+    const Arrays inputs = inputsOf(cases, i, 1);
+    const Results before = interpret(*module, "f", inputs);
+    auto changedBy = [&](const Value& operand, int axis, int64_t index) {
+      Arrays other = inputs;
+      changeAt(other.at(operand.name), axis, index);
+      std::set<std::pair<std::string, size_t>> changed;
+      for (const auto& [name, result] : interpret(*module, "f", other))
+        for (size_t at = 0; at < result.data.size(); ++at)
+          if (distance(result.data[at], before.at(name).data[at]) != 0) changed.emplace(name, at);
+      return changed;
+    };
+    for (const Op* op : module->func("f")->body.ops) {
+      if (op->code != cases[i].code || op->operands.empty() || op->in(0)->def) continue;
+      const Value& first = *op->in(0);
+      for (int axis = 0; axis < first.type.rank(); ++axis) {
+        if (!keepsApart(*op, axis) || first.type.shape[axis] < 2) continue;
+        const auto changed = changedBy(first, axis, 0);
+        tested.insert(op->code);
+        for (int at = 0; at < op->numOperands(); ++at) {
+          const Value& operand = *op->in(at);
+          if (operand.def || !isFloat(operand.type.dtype) || operand.type.rank() != first.type.rank() ||
+              operand.type.shape[axis] != first.type.shape[axis])
+            continue;
+          for (const auto& each : changedBy(operand, axis, 1))
+            EXPECT_FALSE(changed.count(each))
+                << cases[i].name << ": " << each.first << "[" << each.second << "], axis " << axis;
+        }
+      }
+    }
+  }
+  for (int i = 0; i < kOpcodeCount; ++i) {
+    const OpInfo& op = info(static_cast<Opcode>(i));
+    const bool says = op.has(table::alongAxes) || op.has(table::alongRow) || op.has(table::alongMatrix) ||
+                      op.has(table::alongImage);
+    EXPECT_TRUE(!says || !needsSweep(op) || tested.count(static_cast<Opcode>(i)))
+        << op.name << " has no case with an axis that it keeps apart";
   }
 }
 

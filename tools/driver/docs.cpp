@@ -109,9 +109,10 @@ std::string placesOf(const OpInfo& op) {
 
 std::string traitsOf(const OpInfo& op) {
   constexpr std::pair<table::Trait, const char*> kTraits[] = {
-      {table::pure, "pure"}, {table::commutative, "commutative"}, {table::composite, "composite"},
-      {table::view, "view"}, {table::terminator, "terminator"},   {table::effect, "effect"},
-      {table::leaf, "leaf"}, {table::elements, "elements"}};
+      {table::pure, "pure"},         {table::commutative, "commutative"}, {table::composite, "composite"},
+      {table::view, "view"},         {table::terminator, "terminator"},   {table::effect, "effect"},
+      {table::leaf, "leaf"},         {table::elements, "elements"},       {table::alongAxes, "alongAxes"},
+      {table::alongRow, "alongRow"}, {table::alongMatrix, "alongMatrix"}, {table::alongImage, "alongImage"}};
   const std::string out = wordsOf(kTraits, [&](table::Trait trait) { return op.has(trait); });
   return out.empty() ? "none" : out;
 }
