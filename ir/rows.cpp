@@ -47,13 +47,13 @@ std::optional<RowSpace> rowSpaceOf(const OpList& ops) {
 
 bool keepsApart(const Op& op, int axis) {
   const OpInfo& info = op.info();
-  const int behind = op.in(0)->type.rank() - 1 - axis;
+  const auto behind = [&] { return op.in(0)->type.rank() - 1 - axis; };  // of an op that has a tensor operand
   const auto at = static_cast<size_t>(axis);
   // A causal mask hides columns by the number of the row.
-  if (info.attr("causal") && op.flag("causal") && behind < 2) return false;
+  if (info.attr("causal") && op.flag("causal") && behind() < 2) return false;
   if (info.has(table::alongAxes)) return !contains(axesAlong(op), axis);
-  if (info.has(table::alongRow)) return behind > 0;
-  if (info.has(table::alongMatrix)) return behind > 1;
+  if (info.has(table::alongRow)) return behind() > 0;
+  if (info.has(table::alongMatrix)) return behind() > 1;
   if (info.has(table::alongImage)) return axis == 0;
   if (op.code == Opcode::slice) {
     const as::slice slice(op);
