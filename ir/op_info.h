@@ -100,12 +100,12 @@ enum Trait : uint16_t {
   /// Element i of the result depends only on elements i of the operands of its shape; true of every op with a scalar
   /// function.
   elements = 128,
-  // Along which axes of its first operand an op works; it treats every index of the others by itself (keepsApart in
-  // ir/rows.h): those of its attribute `axis` or `axes`; the last; the last two; all but the first, which counts images.
-  alongAxes = 256,
-  alongRow = 512,
-  alongMatrix = 1024,
-  alongImage = 2048,
+  // The axes of the first operand along which an op combines elements. Along the other axes every index is independent
+  // (keepsApart in ir/rows.h).
+  alongAxes = 256,     ///< those of the attribute `axis` or `axes`
+  alongRow = 512,      ///< the last axis
+  alongMatrix = 1024,  ///< the last two axes
+  alongImage = 2048,   ///< all but the first axis, whose entries are images
 };
 
 /// How fusion treats an op. `custom`: a kernel of the module, which is a region by itself. `window`: an element reads

@@ -22,8 +22,8 @@ std::optional<RowSpace> rowSpaceOf(const Op& op);
 /// The rows of a kernel's ops; all ops that have rows must have the same. Nothing if none has.
 std::optional<RowSpace> rowSpaceOf(const OpList& ops);
 
-/// Whether an op treats every index along an axis of its first operand by itself: results there depend on that operand at
-/// this index alone, and on others that have the axis at this index alone. False where the op's traits do not say it.
+/// Whether the indices along an axis of an op's first operand are independent: what the results have at one of them depends
+/// only on what the operands with this axis have at the same index. False if the op's traits do not say so.
 bool keepsApart(const Op& op, int axis);
 
 /// How many neighbouring rows each result of a sum adds, if the sum is of [.., rows, length]: the partial sums of the

@@ -160,8 +160,8 @@ void changeAt(NdArray& array, int axis, int64_t index) {
     if (static_cast<int64_t>(i) / inner % shape[axis] == index) array.data[i] += 0.625;
 }
 
-/// Along an axis that an op keeps apart, no element of a result changes both with the first operand at one index and with an
-/// operand at another one.
+/// Along an axis that an op keeps apart, the elements of results that depend on the first operand at index 0 and those that
+/// depend on any operand at index 1 are different elements.
 TEST(SweepTable, OpsKeepApartTheAxesThatTheirTraitsSay) {
   const std::vector<SweepCase> cases = sweepCases();
   std::set<Opcode> tested;
