@@ -32,14 +32,13 @@ static std::string floatLiteral(double value) {
 }
 
 std::string glslLiteral(const Operand& literal, DType dtype) {
-  int64_t integer = literal.isInteger ? literal.integer : static_cast<int64_t>(literal.real);
   switch (info(dtype).family) {
   case DTypeFamily::real: return floatLiteral(literal.number());
-  case DTypeFamily::uint: return fmt::format("{}u", static_cast<uint32_t>(integer));
+  case DTypeFamily::uint: return fmt::format("{}u", static_cast<uint32_t>(literal.integer));
   case DTypeFamily::flag: return literal.number() != 0 ? "true" : "false";
   case DTypeFamily::sint: break;
   }
-  int32_t value = static_cast<int32_t>(integer);
+  int32_t value = static_cast<int32_t>(literal.integer);
   if (value == INT32_MIN) return "int(0x80000000u)";  // its absolute value is no int
   return value < 0 ? fmt::format("({})", value) : fmt::format("{}", value);
 }

@@ -43,6 +43,10 @@ config.environment["TENSORGRAD_CACHE"] = cache
 if config.tg_asan:
     config.available_features.add("asan")
     config.environment["ASAN_OPTIONS"] = "detect_leaks=1"
+else:
+    config.available_features.add("plain")
+if not config.tg_host:
+    config.limit_to_features = {"plain", "swiftshader", "vulkan"}  # other tests need no device
 if config.tg_debug:
     config.available_features.add("debug")
 # Open MPI as tests run it: any user, more ranks than cores, nothing but this machine.
@@ -63,6 +67,7 @@ if config.tg_vulkan and os.path.exists(swiftshader):
     config.substitutions.append(("%swiftshader", swiftshader))
 if config.tg_vulkan:
     config.available_features.add("vulkan")
+    config.environment["GALLIVM_PERF"] = "nopt"  # Mesa's compiler takes less time
     config.environment["VK_INSTANCE_LAYERS"] = "VK_LAYER_KHRONOS_validation"
     config.environment["VK_LAYER_SETTINGS_PATH"] = os.path.join(config.test_source_root, "vk_layer_settings.txt")
 for name in ("VK_ICD_FILENAMES", "VK_DRIVER_FILES", "XDG_RUNTIME_DIR", "HOME", "LP_NUM_THREADS"):

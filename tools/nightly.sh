@@ -36,7 +36,7 @@ quick=-DTG_QUICK_BUILD=ON
 # Programs of test/fuzz. Each gets an equal share of the time.
 fuzzers="fuzz_modules"
 # With the checks that the preset leaves out.
-sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
+sanitize="-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer"
 cmake --preset asan -B build/nightly-asan $quick -DCMAKE_CXX_FLAGS="$sanitize" && cmake --build build/nightly-asan -j "$jobs" --target $fuzzers \
   || { failed=1; finish; }
 findings=build/nightly/findings

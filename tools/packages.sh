@@ -31,6 +31,7 @@ clang-tidy                checks its names
 chromium                  opens the pages of runs; its SwiftShader is another Vulkan driver
 dpkg-dev                  finds out what the Debian packages depend on
 file                      tells it which files are programs
+lld                   links the builds in less time
 groff-base                renders the man pages
 "
 

@@ -224,7 +224,7 @@ std::optional<Operand> Identities::run() const {
 
 uint32_t literalWord(const Operand& literal, DType dtype) {
   if (isFloat(dtype)) return bits(static_cast<float>(literal.number()));
-  return static_cast<Word>(literal.isInteger ? literal.integer : static_cast<int64_t>(literal.real));
+  return static_cast<Word>(literal.integer);
 }
 
 std::optional<Operand> wordLiteral(uint32_t word, DType dtype) {

@@ -48,9 +48,7 @@ uint32_t Flattener::constant(uint32_t word) {
 }
 
 uint32_t Flattener::literal(const Operand& operand, DType dtype) {
-  if (!isFloat(dtype))
-    return constant(
-        static_cast<uint32_t>(operand.isInteger ? operand.integer : static_cast<int64_t>(operand.real)));
+  if (!isFloat(dtype)) return constant(static_cast<uint32_t>(operand.integer));
   auto [found, fresh] = reals_.try_emplace(std::bit_cast<uint64_t>(operand.number()), 0);
   if (fresh) {
     found->second = allocate(1);

@@ -197,20 +197,20 @@ TEST(TraceErrors, EmptyFunctions) {
   struct Empty : Module {
   } model;
   int line = __LINE__ + 1;
-  EXPECT_EQ(onlyError(trace(model, {{"f", {{"x", {2}}}, {}}})),
-            at(line, "@f: the function of its body is empty"));
+  std::string error = onlyError(trace(model, {{"f", {{"x", {2}}}, {}}}));
+  EXPECT_EQ(error, at(line, "@f: the function of its body is empty"));
   line = __LINE__ + 1;
-  EXPECT_EQ(onlyError(trace(std::function<Outputs()>(), {}, "g")),
-            at(line, "@g: the function of its body is empty"));
+  error = onlyError(trace(std::function<Outputs()>(), {}, "g"));
+  EXPECT_EQ(error, at(line, "@g: the function of its body is empty"));
   auto module = traced(trace([] { return Outputs(x()); }));
   ASSERT_TRUE(module);
   const std::string before = tg::print(*module);
   line = __LINE__ + 1;
-  EXPECT_EQ(onlyError(traceInto(*module, std::function<Outputs()>(), "h")),
-            at(line, "@h: the function of its body is empty"));
+  error = onlyError(traceInto(*module, std::function<Outputs()>(), "h"));
+  EXPECT_EQ(error, at(line, "@h: the function of its body is empty"));
   line = __LINE__ + 1;
-  EXPECT_EQ(onlyError(traceInto(*module, std::function<Outputs(const Inputs&)>(), "train")),
-            at(line, "@train: the function of its body is empty"));
+  error = onlyError(traceInto(*module, std::function<Outputs(const Inputs&)>(), "train"));
+  EXPECT_EQ(error, at(line, "@train: the function of its body is empty"));
   EXPECT_EQ(tg::print(*module), before);
   struct Unmade : Module {
     Param w = param("w", {2}, {.init = Init::from(Init::Maker())});
