@@ -28,7 +28,8 @@ std::optional<MapSchedule> choose(const Op& fused, const Target& target) {
     narrow = narrow && isNarrow(operand.value->type.dtype);
     largest = std::max(largest, operand.value->type.elements() / vec);
   }
-  return MapSchedule{.vec = vec, .workgroup = lightWorkgroup(target, narrow ? largest : 0)};
+  constexpr int64_t kMany = 16;
+  return MapSchedule{.vec = vec, .workgroup = lightWorkgroup(target, narrow ? largest : 0, kMany)};
 }
 
 std::vector<Schedule> neighbours(const Op& fused, const Target& target, const MapSchedule& chosen) {

@@ -40,7 +40,7 @@ const Op* contractionOf(const Op& fused) {
 static Schedule chooseProduct(const Op& fused, const Op& product, const Target& target) {
   if (auto schedule = choose<CoopmatSchedule>(fused, target)) return *schedule;
   if (auto schedule = choose<SharedMatmulSchedule>(product, target))
-    return forEpilogue(fused, product, target, *schedule);
+    return forRegion(fused, product, target, *schedule);
   return *choose<MatmulSchedule>(product, target);
 }
 

@@ -28,13 +28,13 @@ inline int64_t divisor(int64_t n, std::initializer_list<int64_t> candidates) {
 }
 
 /// The workgroup size of a kernel with so many invocations, each of which moves a few bytes. Starting a workgroup
-/// takes a device some time, so kernels with very many such invocations get larger workgroups. On an H200 the GELU
-/// of 25 million elements of bf16 takes 37 us in workgroups of 512 invocations, 43 in those of 128; sums of 98304
-/// rows of 64 take 14 and 22.
-inline int64_t lightWorkgroup(const Target& target, int64_t invocations) {
-  constexpr int64_t kMany = 16, kTimes = 4;
+/// takes a device some time, so kernels with at least `least` such invocations for each that runs at once get larger
+/// workgroups. On an H200 the GELU of 25 million elements of bf16 takes 37 us in workgroups of 512 invocations, 43 in
+/// those of 128; sums of 98304 rows of 64 by 32 lanes each take 14 and 22, means of 8192 rows of 49 take 3.7 and 5.1.
+inline int64_t lightWorkgroup(const Target& target, int64_t invocations, int64_t least) {
+  constexpr int64_t kTimes = 4;
   const int64_t most = largestGroup(target), group = preferredGroup(target);
-  const bool many = target.reduce == "workgroup" && invocations >= kMany * target.parallel;
+  const bool many = target.reduce == "workgroup" && invocations >= least * target.parallel;
   return many ? std::min(kTimes * group, most) : group;
 }
 
@@ -79,9 +79,10 @@ std::optional<Kind> choose(const Op& op, const Target& target);
   std::optional<Struct> choose(const Op& op, const Target& target);
 #include "ir/schedules.def"
 
-/// The tile chosen for a product, or a smaller one if its epilogue reads an operand as large as the result.
-SharedMatmulSchedule forEpilogue(const Op& fused, const Op& product, const Target& target,
-                                 SharedMatmulSchedule chosen);
+/// The blocking chosen for a product of matrices, or another one because of the region that the product is in: its
+/// epilogue, and windows that the product reads.
+SharedMatmulSchedule forRegion(const Op& fused, const Op& product, const Target& target,
+                               const SharedMatmulSchedule& chosen);
 
 // The schedule with its fields set that follow from the region: which way operands are loaded, and in which order
 // blocks are computed. Only these kinds have such fields.
