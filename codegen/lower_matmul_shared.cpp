@@ -438,10 +438,22 @@ static SharedMatmulSchedule forEpilogue(const Op& fused, const Op& product, cons
   return adds ? kSmall.schedule() : chosen;
 }
 
-/// The blocking for a product whose second factor is windows. Products that fill the device with blocks of 64 x 64
-/// load them in runs if they have many steps along k, or their last step is full. Others have 8 x 4 elements an
-/// invocation in place of 4 x 4: a load from a window takes index arithmetic, part of which the loads of an invocation
-/// share. Microseconds on an H200, 3x3 windows of 64 images of 14 x 14 with 16 and 32 channels:
+/// The schedule that loads windows in runs, for a product whose second factor is windows of two or three columns across
+/// k; it has many steps along k, or its last step is full.
+static std::optional<SharedMatmulSchedule> inRuns(const Op& product, const Target& target) {
+  constexpr int64_t kWidestRun = 3, kManySteps = 8;
+  const int64_t window = innermostWindow(as::matmul(product).rhs()), inner = productSizes(product).inner;
+  if (window <= 1 || window > kWidestRun || as::matmul(product).transpose_b()) return std::nullopt;
+  const BlockingChoice runs = windowBlocking(window);
+  const int64_t depth = runs.blocking.depth;
+  const bool suits = (inner % depth == 0 || inner >= kManySteps * depth) && runs.fits(target);
+  return suits ? std::optional(runs.schedule()) : std::nullopt;
+}
+
+/// The schedule for a product whose second factor is windows, if blocks of 64 x 64 fill the device: in runs where that
+/// is possible, else with at least 8 x 4 elements an invocation. A load from a window takes index arithmetic, part of
+/// which the loads of an invocation share. Microseconds on an H200, 3x3 windows of 64 images of 14 x 14 with 16 and 32
+/// channels:
 ///
 ///                              4 x 4    8 x 4    8 x 4 in runs
 ///   forward                     13.8     10.9     10.7
@@ -449,17 +461,14 @@ static SharedMatmulSchedule forEpilogue(const Op& fused, const Op& product, cons
 ///   gradient of the weights     19.9     12.4
 static SharedMatmulSchedule forWindows(const Op& product, const Target& target,
                                        const SharedMatmulSchedule& chosen) {
-  constexpr int64_t kWidestRun = 3, kLeastBlock = 64, kManySteps = 8;
-  constexpr BlockingChoice kShared{{{8, 4}, {64, 64}, 16}, 0};
-  const int64_t window = innermostWindow(as::matmul(product).rhs()), inner = productSizes(product).inner;
-  if (window <= 1 || std::min(chosen.shared[0], chosen.shared[1]) < kLeastBlock) return chosen;
-  const BlockingChoice runs = windowBlocking(window);
-  const int64_t depth = runs.blocking.depth;
-  if (!as::matmul(product).transpose_b() && window <= kWidestRun &&
-      (inner % depth == 0 || inner >= kManySteps * depth) && runs.fits(target))
-    return runs.schedule();
+  constexpr int64_t kLeastBlock = 64;
+  constexpr BlockingChoice kLargerTile{{{8, 4}, {64, 64}, 16}, 0};
+  if (innermostWindow(as::matmul(product).rhs()) <= 1 ||
+      std::min(chosen.shared[0], chosen.shared[1]) < kLeastBlock)
+    return chosen;
+  if (auto runs = inRuns(product, target)) return *runs;
   const bool small = chosen.tile == std::array<int64_t, 2>{4, 4};
-  return small && kShared.fits(target) ? kShared.schedule() : chosen;
+  return small && kLargerTile.fits(target) ? kLargerTile.schedule() : chosen;
 }
 
 SharedMatmulSchedule forRegion(const Op& fused, const Op& product, const Target& target,
@@ -482,10 +491,7 @@ SharedMatmulSchedule arranged(const Op& fused, const Target&, SharedMatmulSchedu
 
 std::vector<Schedule> neighbours(const Op& fused, const Target& target, const SharedMatmulSchedule&) {
   std::vector<Schedule> out;
-  const auto product = as::matmul(*contractionOf(fused));
-  const int64_t window = innermostWindow(product.rhs());
-  const BlockingChoice runs = windowBlocking(std::max<int64_t>(window, 1));
-  if (window > 1 && !product.transpose_b() && runs.fits(target)) out.push_back(runs.schedule());
+  if (auto runs = inRuns(*contractionOf(fused), target)) out.push_back(*runs);
   for (const BlockingChoice& each : kSharedBlockings)
     if (each.fits(target)) out.push_back(each.schedule());
   return out;
