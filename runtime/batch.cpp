@@ -23,7 +23,7 @@ bool agree(const Shape& a, const Shape& b, int except) {
 }
 
 /// The batch size that one input implies, or 0 if it cannot be a value of this argument. Gives a flat input its shape.
-Result<int64_t> impliedSize(const Item& func, const Value& argument, int axis, HostArray& input) {
+Result<int64_t> impliedSize(const Item& func, const Value& argument, int axis, HostView& input) {
   if (input.dtype != argument.type.dtype) return int64_t{0};
   if (agree(input.shape, argument.type.shape, axis)) return input.shape[axis];
   if (input.shape.rank() != 1) return int64_t{0};
@@ -40,7 +40,7 @@ Result<int64_t> impliedSize(const Item& func, const Value& argument, int axis, H
 
 }  // namespace
 
-Result<void> checkNames(const Item& func, const Inputs& inputs) {
+Result<void> checkNames(const Item& func, const InputViews& inputs) {
   std::vector<std::pair<std::string, Type>> arguments;
   std::set<std::string> filledIn;
   for (const auto& arg : func.body.args) {
@@ -50,7 +50,7 @@ Result<void> checkNames(const Item& func, const Inputs& inputs) {
   return checkNames(func.name, arguments, inputs, filledIn);
 }
 
-Result<std::optional<int64_t>> batchOf(const Item& func, Inputs& inputs) {
+Result<std::optional<int64_t>> batchOf(const Item& func, InputViews& inputs) {
   std::optional<int64_t> size;
   const Value* decided = nullptr;
   bool foreign = false;
@@ -89,9 +89,10 @@ Type withBatchOf(const Value& argument, const Shape& given) {
   return type;
 }
 
-Result<Inputs> partOf(const Item& func, const Inputs& inputs, int64_t part, int64_t parts) {
+Result<InputViews> partOf(const Item& func, const InputViews& inputs, int64_t part, int64_t parts,
+                          Inputs& copies) {
   TG_CHECK(checkNames(func, inputs));
-  Inputs out;
+  InputViews out;
   for (const auto& [name, whole] : inputs) {
     const Value* argument = func.arg(name);
     const int axis = argument ? batchAxis(*argument) : -1;
@@ -105,13 +106,18 @@ Result<Inputs> partOf(const Item& func, const Inputs& inputs, int64_t part, int6
     TG_CHECK(checkBytes(func.name, name, whole));
     Shape shape = whole.shape;
     shape[axis] /= parts;
-    HostArray rows = HostArray::zeros(whole.dtype, shape);
+    const size_t bytes = whole.bytes.size() / static_cast<size_t>(parts);
     size_t run = static_cast<size_t>(byteSize(whole.dtype));  // contiguous bytes of one part
     for (int inner = axis; inner < shape.rank(); ++inner) run *= static_cast<size_t>(shape[inner]);
-    for (size_t at = 0; at < rows.bytes.size(); at += run)
-      std::memcpy(&rows.bytes[at],
-                  &whole.bytes[at * static_cast<size_t>(parts) + run * static_cast<size_t>(part)], run);
-    out.emplace(name, std::move(rows));
+    const size_t first = run * static_cast<size_t>(part);
+    if (run == bytes) {
+      out.emplace(name, HostView(whole.dtype, shape, whole.bytes.subspan(first, bytes)));
+      continue;
+    }
+    HostArray rows = HostArray::zeros(whole.dtype, shape);
+    for (size_t at = 0; at < bytes; at += run)
+      std::memcpy(&rows.bytes[at], &whole.bytes[at * static_cast<size_t>(parts) + first], run);
+    out.emplace(name, copies.insert_or_assign(name, std::move(rows)).first->second);
   }
   return out;
 }

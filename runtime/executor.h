@@ -70,7 +70,7 @@ class Executor : public Runner {
   Result<ParamBuffer> share(const std::string& name) override;
   /// Waits for the oldest call if kLanes calls are in flight. Waits for this call itself if it is measured, if captures
   /// are wanted, or if a result is too large for a lane.
-  Result<std::shared_ptr<PendingCall>> begin(const std::string& function, const Inputs& inputs,
+  Result<std::shared_ptr<PendingCall>> begin(const std::string& function, const InputViews& inputs,
                                              bool captures) override;
   Result<NamedArrays> paramGrads(const std::string& function) override;
   /// The contents of the function's captures, whichever call wrote them.
@@ -187,11 +187,11 @@ class Executor : public Runner {
   Result<std::unique_ptr<DeviceCollective>> makeCollective(Function& function, const CollectivePoint& point);
   Result<void> addChunk(Function& function, LaneRecording& out, std::vector<vulkan::Command> commands,
                         const CollectivePoint& point);
-  Result<RunOutputs> runTimed(const std::string& key, Function& function, const Inputs& inputs,
+  Result<RunOutputs> runTimed(const std::string& key, Function& function, const InputViews& inputs,
                               bool captures);
   Result<const Slot*> storageSlot(const std::string& name) const;
   static Result<Slot> rowsOf(const Slot& slot, int64_t first, size_t bytes);
-  static std::vector<const std::byte*> valuesOf(std::span<const Slot> slots, const Inputs& inputs);
+  static std::vector<const std::byte*> valuesOf(std::span<const Slot> slots, const InputViews& inputs);
   static Result<void> write(vulkan::Device& device, std::span<const Slot> slots,
                             std::span<const std::byte* const> values, const vulkan::Buffer* lane);
   static Result<void> readInto(vulkan::Device& device, std::span<const Slot> slots,

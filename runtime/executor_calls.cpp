@@ -41,7 +41,7 @@ Result<void> Executor::Call::fetch() {
   return {};
 }
 
-std::vector<const std::byte*> Executor::valuesOf(std::span<const Slot> slots, const Inputs& inputs) {
+std::vector<const std::byte*> Executor::valuesOf(std::span<const Slot> slots, const InputViews& inputs) {
   std::vector<const std::byte*> values;
   for (const Slot& slot : slots) values.push_back(inputs.find(slot.name)->second.bytes.data());
   return values;
@@ -213,7 +213,7 @@ Result<size_t> Executor::freeLane(LaneSet& set) {
   return oldest;
 }
 
-Result<std::shared_ptr<PendingCall>> Executor::begin(const std::string& key, const Inputs& inputs,
+Result<std::shared_ptr<PendingCall>> Executor::begin(const std::string& key, const InputViews& inputs,
                                                      bool captures) {
   TG_TRY(Function * function, find(key));
   std::vector<std::pair<std::string, Type>> arguments;

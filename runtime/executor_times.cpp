@@ -13,7 +13,7 @@ void Executor::measure(vulkan::Timestamps timestamps) {
 }
 
 // Accesses inputs and results at their places in the text, which may be the first lane.
-Result<RunOutputs> Executor::runTimed(const std::string& key, Function& function, const Inputs& inputs,
+Result<RunOutputs> Executor::runTimed(const std::string& key, Function& function, const InputViews& inputs,
                                       bool captures) {
   for (const Lane& lane : function.laneSet->lanes)
     if (const std::shared_ptr<Call> call = lane.call.lock()) TG_CHECK(call->fetch());

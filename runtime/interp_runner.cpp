@@ -5,7 +5,7 @@
 
 namespace tg {
 
-NdArray toNdArray(const HostArray& array) {
+NdArray toNdArray(const HostView& array) {
   NdArray out = NdArray::zeros(array.type());
   for (int64_t i = 0; i < array.elements(); ++i) out.data[static_cast<size_t>(i)] = array.at(i);
   return out;
@@ -125,7 +125,7 @@ Result<InterpRunner::Function*> InterpRunner::find(const std::string& key) {
   return noFunction(key, functions_);
 }
 
-Result<std::shared_ptr<PendingCall>> InterpRunner::begin(const std::string& key, const Inputs& inputs,
+Result<std::shared_ptr<PendingCall>> InterpRunner::begin(const std::string& key, const InputViews& inputs,
                                                          bool captures) {
   TG_TRY(Function * function, find(key));
   std::vector<std::pair<std::string, Type>> arguments;

@@ -10,7 +10,7 @@
 
 namespace tg {
 
-NdArray toNdArray(const HostArray& array);
+NdArray toNdArray(const HostView& array);
 /// The array with its elements rounded to its type.
 HostArray toHostArray(const NdArray& array);
 
@@ -33,7 +33,7 @@ class InterpRunner : public Runner {
                            const std::string& key) override;
   void dropFunction(const std::string& key) override { functions_.erase(key); }
   /// The call is already done when this returns.
-  Result<std::shared_ptr<PendingCall>> begin(const std::string& key, const Inputs& inputs,
+  Result<std::shared_ptr<PendingCall>> begin(const std::string& key, const InputViews& inputs,
                                              bool captures) override;
   Result<NamedArrays> paramGrads(const std::string& key) override;
 

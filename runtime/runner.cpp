@@ -26,12 +26,12 @@ Result<void> checkRows(const std::string& name, const Type& type, int64_t first,
   return fail("{} bytes from element {} on are not rows of @{}, {}", bytes, first, name, type.str());
 }
 
-Result<void> checkBytes(std::string_view function, const std::string& name, const HostArray& input) {
+Result<void> checkBytes(std::string_view function, const std::string& name, const HostView& input) {
   return input.checkBytes(fmt::format("@{}: input '{}'", function, name));
 }
 
 Result<void> checkNames(std::string_view function, const std::vector<std::pair<std::string, Type>>& arguments,
-                        const Inputs& inputs, const std::set<std::string>& filledIn) {
+                        const InputViews& inputs, const std::set<std::string>& filledIn) {
   std::set<std::string> known;
   for (const auto& [name, type] : arguments) {
     if (!inputs.contains(name) && !filledIn.contains(name))
@@ -46,10 +46,10 @@ Result<void> checkNames(std::string_view function, const std::vector<std::pair<s
 }
 
 Result<void> checkTypes(std::string_view function, const std::vector<std::pair<std::string, Type>>& arguments,
-                        const Inputs& inputs) {
+                        const InputViews& inputs) {
   TG_CHECK(checkNames(function, arguments, inputs));
   for (const auto& [name, type] : arguments) {
-    const HostArray& given = inputs.at(name);
+    const HostView& given = inputs.at(name);
     if (given.type() != type)
       return fail("@{}: input '{}' is {}, but {} is expected", function, name, given.type().str(),
                   type.str());
@@ -58,7 +58,7 @@ Result<void> checkTypes(std::string_view function, const std::vector<std::pair<s
 }
 
 Result<void> checkInputs(std::string_view function,
-                         const std::vector<std::pair<std::string, Type>>& arguments, const Inputs& inputs) {
+                         const std::vector<std::pair<std::string, Type>>& arguments, const InputViews& inputs) {
   TG_CHECK(checkTypes(function, arguments, inputs));
   for (const auto& [name, array] : inputs) TG_CHECK(checkBytes(function, name, array));
   return {};

@@ -25,6 +25,12 @@ namespace tg {
 /// Arrays with names, in a meaningful order such as that of a function's results.
 using NamedArrays = std::vector<std::pair<std::string, HostArray>>;
 using Inputs = std::map<std::string, HostArray>;
+/// Inputs that somebody else holds.
+struct InputViews : std::map<std::string, HostView> {
+  InputViews() = default;
+  InputViews(const Inputs& inputs) { add(inputs); }
+  void add(const Inputs& inputs) { insert(inputs.begin(), inputs.end()); }
+};
 /// The array with this name, or null.
 const HostArray* named(const NamedArrays& arrays, std::string_view name);
 
@@ -103,12 +109,12 @@ class Runner {
   virtual void dropFunction(const std::string& key) = 0;
 
   /// Begins a call of a function. `inputs` has all arguments by name, host scalars included. Later calls of any kind
-  /// see its changes to params and states. Errors: no such function, a missing or unknown input, another type; nothing
-  /// has then run.
-  virtual Result<std::shared_ptr<PendingCall>> begin(const std::string& key, const Inputs& inputs,
+  /// see its changes to params and states. The inputs have been read when this returns. Errors: no such function, a
+  /// missing or unknown input, another type; nothing has then run.
+  virtual Result<std::shared_ptr<PendingCall>> begin(const std::string& key, const InputViews& inputs,
                                                      bool captures) = 0;
   /// The same, and waits for the call.
-  Result<RunOutputs> run(const std::string& key, const Inputs& inputs, bool captures) {
+  Result<RunOutputs> run(const std::string& key, const InputViews& inputs, bool captures) {
     TG_TRY(std::shared_ptr<PendingCall> call, begin(key, inputs, captures));
     return call->take();
   }
@@ -124,16 +130,16 @@ Error noFunction(const std::string& key, const Map& functions) {
 }
 
 /// An error if an input has not as many bytes as its shape says.
-Result<void> checkBytes(std::string_view function, const std::string& name, const HostArray& input);
+Result<void> checkBytes(std::string_view function, const std::string& name, const HostView& input);
 /// An error if an input is missing that is in `arguments` but not in `filledIn`, or if there is an input that is not in
 /// `arguments`.
 Result<void> checkNames(std::string_view function, const std::vector<std::pair<std::string, Type>>& arguments,
-                        const Inputs& inputs, const std::set<std::string>& filledIn = {});
+                        const InputViews& inputs, const std::set<std::string>& filledIn = {});
 /// An error unless the inputs are exactly `arguments` (name and type); it names what differs. Does not check bytes.
 Result<void> checkTypes(std::string_view function, const std::vector<std::pair<std::string, Type>>& arguments,
-                        const Inputs& inputs);
+                        const InputViews& inputs);
 /// The same, and also checks the bytes of each input against its type.
 Result<void> checkInputs(std::string_view function,
-                         const std::vector<std::pair<std::string, Type>>& arguments, const Inputs& inputs);
+                         const std::vector<std::pair<std::string, Type>>& arguments, const InputViews& inputs);
 
 }  // namespace tg

@@ -166,17 +166,17 @@ CallResult<std::shared_ptr<const Module>> Session::moduleFor(const std::string& 
   using Out = std::shared_ptr<const Module>;
   return serve<Out>([&]() -> Result<Out> {
     TG_TRY(const Item* func, program_->function(function));
-    Inputs inputs;  // types only, without bytes
+    InputViews inputs;  // types only, without bytes
     std::vector<std::pair<std::string, Type>> arguments;
     for (const auto& arg : func->body.args) {
       auto shape = shapes.find(arg->name);
       bool host = find(arg->attrs, "host");
       Shape given = shape == shapes.end() && host ? arg->type.shape : Shape{};
       if (shape != shapes.end()) given = shape->second;
-      if (shape != shapes.end() || host) inputs.emplace(arg->name, HostArray{arg->type.dtype, given, {}});
+      if (shape != shapes.end() || host) inputs.emplace(arg->name, HostView(arg->type.dtype, given, {}));
     }
     for (const auto& [name, shape] : shapes)
-      if (!func->arg(name)) inputs.emplace(name, HostArray{DType::f32, shape, {}});
+      if (!func->arg(name)) inputs.emplace(name, HostView(DType::f32, shape, {}));
     TG_TRY(SessionProgram::Callable callable, program_->callable(function, inputs, {}));
     for (const auto& arg : callable.func->body.args) arguments.emplace_back(arg->name, arg->type);
     TG_CHECK(checkTypes(function, arguments, inputs));

@@ -245,13 +245,17 @@ class Session {
   CallResult<T> serve(Body body, CallKind kind = CallKind::any);
   Result<void> checkOutside() const;
   Result<void> openDevice();
-  Result<void> fillHostScalars(const Item& func, int64_t step, uint32_t drawn, Inputs& inputs, double* rate,
-                               int64_t part = 0) const;
+  Result<void> fillHostScalars(const Item& func, int64_t step, uint32_t drawn, const InputViews& given,
+                               Inputs& filled, double* rate, int64_t part = 0) const;
   Result<double> rateAt(const Value& argument, int64_t step) const;
   struct Begun;
   struct DueCall;
-  Result<Begun> begin(const std::string& function, Inputs inputs, const std::vector<std::string>& captures);
-  Result<void> beginParts(Begun& begun, Inputs& inputs, const std::vector<std::string>& captures);
+  Result<Begun> begin(const std::string& function, const InputViews& inputs,
+                      const std::vector<std::string>& captures);
+  Result<void> checkParts(const std::string& function, const InputViews& whole,
+                          const std::vector<std::string>& captures);
+  Result<std::shared_ptr<PendingCall>> beginCall(Begun& begun, InputViews inputs,
+                                                 const std::vector<std::string>& captures, int64_t part);
   static Result<StepResult> end(Begun begun);
   static Result<StepResult> endOfStep(Begun begun);
   void forgetSteps();

@@ -17,7 +17,7 @@ Captures toCaptures(const std::string& function, const SessionProgram::Callable&
 }
 
 /// Whether the session must fill in a random key that `inputs` does not have.
-bool drawsByHost(const Item& func, const Inputs& inputs) {
+bool drawsByHost(const Item& func, const InputViews& inputs) {
   const Value* key = hostArgument(func, "rng");
   return key && !inputs.contains(key->name);
 }
@@ -41,8 +41,8 @@ void Session::countFrom(int64_t step) {
 
 // `step` counts from 1. Schedules count the optimizer's steps; `rng` counts every step, and the calls between steps
 // too: `drawn` are those since the last step.
-Result<void> Session::fillHostScalars(const Item& func, int64_t step, uint32_t drawn, Inputs& inputs,
-                                      double* rate, int64_t part) const {
+Result<void> Session::fillHostScalars(const Item& func, int64_t step, uint32_t drawn, const InputViews& given,
+                                      Inputs& filled, double* rate, int64_t part) const {
   constexpr uint32_t kGolden = 0x9e3779b9;  // its multiples are spread over all 32 bits
   const int64_t every = program_->stepsPerCall(func);
   bool isFirst = true;  // of several rates, the first is reported
@@ -52,8 +52,8 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, uint32_t d
   for (const auto& arg : func.body.args) {
     const Attr* host = find(arg->attrs, "host");
     if (!host) continue;
-    if (auto given = inputs.find(arg->name); given != inputs.end()) {
-      if (host->text == "lr" && given->second.elements() == 1) report(given->second.at(0));
+    if (auto own = given.find(arg->name); own != given.end()) {
+      if (host->text == "lr" && own->second.elements() == 1) report(own->second.at(0));
       continue;
     }
     HostArray value = HostArray::zeros(arg->type);
@@ -74,7 +74,7 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, uint32_t d
       report(own);
       value.set(0, own);
     }
-    inputs.emplace(arg->name, std::move(value));
+    filled.emplace(arg->name, std::move(value));
   }
   return {};
 }
@@ -92,49 +92,59 @@ Result<void> Session::checkLoss() const {
       options_.trainFunction, first.name, first.type.str());
 }
 
-/// Begins all parts of a step except the last, whose rows are left in `inputs` for the caller. Only the last part returns
-/// captures; they are checked before any part begins.
-Result<void> Session::beginParts(Begun& begun, Inputs& inputs, const std::vector<std::string>& captures) {
+/// What may be wrong with a step in parts, so that no part begins if the last cannot: only that one returns captures.
+Result<void> Session::checkParts(const std::string& function, const InputViews& whole,
+                                 const std::vector<std::string>& captures) {
   TG_CHECK(checkLoss());
-  TG_TRY(const Item* func, program_->function(begun.function));
-  const Inputs whole = std::move(inputs);
-  if (!captures.empty()) {
-    TG_TRY(Inputs last, partOf(*func, whole, options_.parts - 1, options_.parts));
-    TG_CHECK(program_->callable(begun.function, last, captures));
-  }
-  for (int64_t part = 0; part < options_.parts; ++part) {
-    TG_TRY(inputs, partOf(*func, whole, part, options_.parts));
-    if (part + 1 == options_.parts) break;
-    TG_TRY(const SessionProgram::Callable callable, program_->callable(begun.function, inputs, {}));
-    TG_CHECK(fillHostScalars(*callable.func, begun.out.step, 0, inputs, &begun.out.learningRate, part));
-    TG_TRY(std::shared_ptr<PendingCall> call, program_->runner().begin(callable.key, inputs, false));
-    begun.parts.push_back(std::move(call));
-  }
+  if (captures.empty()) return {};
+  TG_TRY(const Item* func, program_->function(function));
+  Inputs copies;
+  TG_TRY(InputViews last, partOf(*func, whole, options_.parts - 1, options_.parts, copies));
+  TG_CHECK(program_->callable(function, last, captures));
   return {};
 }
 
-Result<Session::Begun> Session::begin(const std::string& function, Inputs inputs,
+/// Begins one call with these inputs and the host scalars that they lack.
+Result<std::shared_ptr<PendingCall>> Session::beginCall(Begun& begun, InputViews inputs,
+                                                        const std::vector<std::string>& captures,
+                                                        int64_t part) {
+  TG_TRY(begun.callable, program_->callable(begun.function, inputs, captures));
+  const uint32_t* drawn = valueIn(draws_, begun.function);
+  Inputs scalars;
+  TG_CHECK(fillHostScalars(*begun.callable.func, begun.out.step, drawn ? *drawn : 0, inputs, scalars,
+                           &begun.out.learningRate, part));
+  inputs.add(scalars);
+  return program_->runner().begin(begun.callable.key, inputs, !captures.empty());
+}
+
+Result<Session::Begun> Session::begin(const std::string& function, const InputViews& inputs,
                                       const std::vector<std::string>& captures) {
   TG_TRY(const Item* func, program_->function(function));
   TG_CHECK(checkNames(*func, inputs));
   for (const auto& [name, array] : inputs) TG_CHECK(checkBytes(function, name, array));
   Begun begun{function, {}, {}, {}, nullptr, {}};
   begun.out.step = steps_ + 1;
-  const bool trains = function == options_.trainFunction, inParts = trains && options_.parts > 1;
+  const bool trains = function == options_.trainFunction;
+  const int64_t parts = trains ? options_.parts : 1;
   // Whatever may be wrong is found before the first call begins, which cannot be undone.
   std::vector<DueCall> due;
   if (trains) {
     TG_TRY(due, dueBehind(begun.out.step));
   }
-  if (inParts) TG_CHECK(beginParts(begun, inputs, captures));
-  TG_TRY(begun.callable, program_->callable(function, inputs, captures));
-  const bool draws = drawsByHost(*begun.callable.func, inputs);
-  const uint32_t* drawn = valueIn(draws_, function);
-  TG_CHECK(fillHostScalars(*begun.callable.func, begun.out.step, drawn ? *drawn : 0, inputs,
-                           &begun.out.learningRate, inParts ? options_.parts - 1 : 0));
-  TG_TRY(begun.call, program_->runner().begin(begun.callable.key, inputs, !captures.empty()));
+  if (parts > 1) TG_CHECK(checkParts(function, inputs, captures));
+  for (int64_t part = 0; part + 1 < parts; ++part) {
+    Inputs copies;
+    TG_TRY(const InputViews rows, partOf(*func, inputs, part, parts, copies));
+    TG_TRY(begun.parts.emplace_back(), beginCall(begun, rows, {}, part));
+  }
+  Inputs copies;
+  InputViews rows = inputs;
+  if (parts > 1) {
+    TG_TRY(rows, partOf(*func, inputs, parts - 1, parts, copies));
+  }
+  TG_TRY(begun.call, beginCall(begun, std::move(rows), captures, parts - 1));
   if (!trains) {
-    if (draws) ++draws_[function];
+    if (drawsByHost(*begun.callable.func, inputs)) ++draws_[function];
     return begun;
   }
   countFrom(begun.out.step);
@@ -150,7 +160,7 @@ Result<std::vector<Session::DueCall>> Session::dueBehind(int64_t step) const {
   for (const Item* func : program_->due(step)) {
     DueCall& call = calls.emplace_back();
     call.func = func;
-    TG_CHECK(fillHostScalars(*func, step, 0, call.scalars, &call.rate));
+    TG_CHECK(fillHostScalars(*func, step, 0, {}, call.scalars, &call.rate));
   }
   return calls;
 }

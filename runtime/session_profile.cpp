@@ -87,7 +87,8 @@ CallResult<Profile> Session::profile(const std::string& function, const Inputs& 
     Profile out;
     out.parts = function == options_.trainFunction ? options_.parts : 1;
     TG_TRY(const Item* entry, program_->function(function));
-    TG_TRY(Inputs shaped, partOf(*entry, inputs, 0, out.parts));
+    Inputs copies;
+    TG_TRY(InputViews shaped, partOf(*entry, inputs, 0, out.parts, copies));
     TG_TRY(SessionProgram::Callable callable, program_->callable(function, shaped, {}));
     TG_TRY(std::shared_ptr<const Module> module, program_->moduleOf(callable));
     auto timed = [&](int count, double seconds) -> Result<std::vector<TimedCall>> {

@@ -296,7 +296,7 @@ SessionProgram::wantedCaptures(const std::string& function, const Variant* varia
 
 /// The names and types of the arguments that a call gives, for a batch of `size`.
 static std::vector<std::pair<std::string, Type>> argumentsOf(const Item& func, int64_t size,
-                                                             const Inputs& given) {
+                                                             const InputViews& given) {
   std::vector<std::pair<std::string, Type>> out;
   for (const auto& arg : func.body.args) {
     if (!given.contains(arg->name)) continue;  // the session fills it in
@@ -307,7 +307,7 @@ static std::vector<std::pair<std::string, Type>> argumentsOf(const Item& func, i
   return out;
 }
 
-Result<SessionProgram::Callable> SessionProgram::callable(const std::string& function, Inputs& inputs,
+Result<SessionProgram::Callable> SessionProgram::callable(const std::string& function, InputViews& inputs,
                                                           const std::vector<std::string>& captures) {
   TG_TRY(const Item* func, this->function(function));
   const Source source = sources_.at(function);

@@ -37,7 +37,7 @@ class SessionProgram {
 
   /// The function for the inputs' batch size and these captures ("*" means all). Compiles it if that has not been done.
   /// Flat batch inputs get their full shape.
-  Result<Callable> callable(const std::string& function, Inputs& inputs,
+  Result<Callable> callable(const std::string& function, InputViews& inputs,
                             const std::vector<std::string>& captures);
   /// A function as it was first compiled, or an error that lists the existing ones.
   Result<const Item*> function(const std::string& name) const;

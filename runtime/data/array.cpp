@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little, "files and buffers hol
 namespace {
 
 template <class T>
-T loadElement(const std::vector<std::byte>& bytes, int64_t index) {
+T loadElement(std::span<const std::byte> bytes, int64_t index) {
   T value;
   assert(index >= 0 && (static_cast<size_t>(index) + 1) * sizeof(T) <= bytes.size());
   std::memcpy(&value, bytes.data() + static_cast<size_t>(index) * sizeof(T), sizeof(T));
@@ -73,7 +73,7 @@ HostArray HostArray::zeros(const Type& type) {
   return {type.dtype, type.shape, std::vector<std::byte>(has ? static_cast<size_t>(type.bytes()) : 0)};
 }
 
-Result<void> HostArray::checkBytes(std::string_view what) const {
+Result<void> HostView::checkBytes(std::string_view what) const {
   if (auto has = checkedShape(shape); !has)
     return fail("{} of type {}: {}", what, type().str(), has.error().message());
   if (bytes.size() == static_cast<size_t>(type().bytes())) return checkFlags(what, type(), bytes);
@@ -118,7 +118,7 @@ double unsignedNan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
-double HostArray::at(int64_t index) const {
+double HostView::at(int64_t index) const {
   switch (info(dtype).family) {
   case DTypeFamily::real:
     if (isNarrow(dtype)) return unsignedNan(narrowValue(dtype, loadElement<uint16_t>(bytes, index)));

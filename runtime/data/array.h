@@ -13,6 +13,26 @@
 
 namespace tg {
 
+struct HostArray;
+
+/// The elements of an array in host memory that somebody else holds, as in a HostArray.
+struct HostView {
+  DType dtype = DType::f32;
+  Shape shape;
+  std::span<const std::byte> bytes;
+
+  HostView(const HostArray& array);
+  HostView(DType dtype, Shape shape, std::span<const std::byte> bytes)
+      : dtype(dtype), shape(shape), bytes(bytes) {}
+
+  Type type() const { return Type::tensor(dtype, shape); }
+  int64_t elements() const { return shape.elements(); }
+  /// An error if `bytes` does not fit the type: another length, or an i1 other than 0 and 1. `what` names the array.
+  Result<void> checkBytes(std::string_view what) const;
+  /// Element `index` in row-major order, exact for every dtype.
+  double at(int64_t index) const;
+};
+
 /// Row-major elements of `dtype`, byteSize(dtype) bytes each: an i1 is a 4-byte 0 or 1, an f16 two bytes.
 struct HostArray {
   DType dtype = DType::f32;
@@ -36,8 +56,8 @@ struct HostArray {
 
   Type type() const { return Type::tensor(dtype, shape); }
   int64_t elements() const { return shape.elements(); }
-  /// An error if `bytes` does not fit the type: another length, or an i1 other than 0 and 1. `what` names the array.
-  Result<void> checkBytes(std::string_view what) const;
+  /// As HostView's.
+  Result<void> checkBytes(std::string_view what) const { return HostView(*this).checkBytes(what); }
 
   /// The elements in place; the dtype must be f32.
   std::span<float> f32();
@@ -47,11 +67,14 @@ struct HostArray {
   std::span<const int32_t> i32() const;
 
   /// Element `index` in row-major order, exact for every dtype.
-  double at(int64_t index) const;
+  double at(int64_t index) const { return HostView(*this).at(index); }
   /// Stores `value` rounded to the dtype: floats to nearest even; integers towards zero and clamped
   /// to their range, NaN as 0; i1 as value != 0.
   void set(int64_t index, double value);
 };
+
+inline HostView::HostView(const HostArray& array)
+    : dtype(array.dtype), shape(array.shape), bytes(array.bytes) {}
 
 /// A NaN without its sign, which has no meaning but would be printed.
 double unsignedNan(double value);

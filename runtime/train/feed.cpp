@@ -184,7 +184,11 @@ class RankFeed : public Feed {
     if (step < 1) return whole_->batch(step);  // returns the error
     TG_TRY(Inputs inputs, whole_->batch(stepOfOne(step)));
     if (split_ == 1) return inputs;
-    return partOf(*source_->func("train"), inputs, part_, split_);
+    Inputs part;
+    TG_TRY(const InputViews views, partOf(*source_->func("train"), inputs, part_, split_, part));
+    for (const auto& [name, view] : views)
+      part.try_emplace(name, HostArray{view.dtype, view.shape, {view.bytes.begin(), view.bytes.end()}});
+    return part;
   }
   /// Checks the inputs of all ranks, since all of them skip the step or end at it.
   std::string notFinite(int64_t step) const override {

@@ -261,7 +261,8 @@ struct Exec : Verb {
     TG_CHECK(withCode(exitUsage, checkAllGiven(*entry, inputs)));
     if (model.notes) noteForeignIds(*entry, inputs);
     std::string name = entry->name;
-    TG_TRY(const auto size, batchOf(*entry, inputs));
+    InputViews shaped = inputs;
+    TG_TRY(const auto size, batchOf(*entry, shaped));
     if (size && !hasBatch(*entry, *size)) {
       if (model.notes) fmt::print(stderr, "note: @{} is compiled for a batch of {}\n", name, *size);
       TG_CHECK(setBatch(name, *size, module));
