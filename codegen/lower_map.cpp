@@ -22,14 +22,11 @@ static bool everyYieldIsWhole(const Op& fused, int64_t vec) {
 template <>
 std::optional<MapSchedule> choose(const Op& fused, const Target& target) {
   const int64_t vec = everyYieldIsWhole(fused, 4) ? 4 : 1;
-  bool narrow = true;
   int64_t largest = 0;
-  for (const Operand& operand : fused.regions[0]->terminator()->operands) {
-    narrow = narrow && isNarrow(operand.value->type.dtype);
+  for (const Operand& operand : fused.regions[0]->terminator()->operands)
     largest = std::max(largest, operand.value->type.elements() / vec);
-  }
   constexpr int64_t kMany = 16;
-  return MapSchedule{.vec = vec, .workgroup = lightWorkgroup(target, narrow ? largest : 0, kMany)};
+  return MapSchedule{.vec = vec, .workgroup = lightWorkgroup(target, largest, kMany)};
 }
 
 std::vector<Schedule> neighbours(const Op& fused, const Target& target, const MapSchedule& chosen) {

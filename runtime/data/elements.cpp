@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/data/elements.h"
 
-#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -91,27 +91,51 @@ auto withStored(FileType type, Fn fn) {
   return fn(double());  // for compilers that do not see that all types were named
 }
 
+std::optional<DType> narrowTypeOf(FileType type) {
+  const std::optional<DType> dtype = dtypeNamed(name(type));
+  return dtype && isNarrow(*dtype) ? dtype : std::nullopt;
+}
+
+/// The number that is stored as this: uint16_t may be bits of a `narrow` type.
+template <class Stored>
+double numberOf(Stored stored, std::optional<DType> narrow) {
+  if constexpr (std::is_same_v<Stored, uint16_t>)
+    if (narrow) return narrowValue(*narrow, stored);
+  return static_cast<double>(stored);
+}
+
 /// The elements divided by a number, in f32. The quotient is computed in f64. A finite one beyond f32 becomes what
 /// `beyond` says; elements are numbered from `first` on.
 Result<HostArray> quotients(FileType type, const Shape& shape, std::span<const std::byte> raw, double divisor,
                             int64_t first, Beyond beyond) {
   if (type == FileType::boolean) TG_CHECK(toI1(shape, raw));
   HostArray array = HostArray::zeros(DType::f32, shape);
-  const size_t each = size_t{1} << 16, size = static_cast<size_t>(byteSize(type));
-  int64_t index = 0;
-  for (size_t at = 0; at < raw.size(); at += each * size) {
-    for (const double number : numbersOf(type, raw.subspan(at, std::min(each * size, raw.size() - at)))) {
-      const auto out = static_cast<float>(number / divisor);
-      if (beyond == Beyond::error && !keeps(number, out))
-        return misfit(first + index, number / divisor, DType::f32);
-      array.f32()[static_cast<size_t>(index++)] = out;
+  const std::optional<DType> narrow = narrowTypeOf(type);
+  const int64_t none = shape.elements();
+  int64_t index = 0, wrong = none;
+  double outlier = 0;
+  withStored(type, [&]<class Stored>(Stored) {
+    const auto quotient = [&](Stored stored) {
+      return static_cast<float>(numberOf(stored, narrow) / divisor);
+    };
+    const auto checked = [&](Stored stored, float out) {
+      const double number = numberOf(stored, narrow);
+      if (wrong == none && !keeps(number, out)) wrong = index, outlier = number / divisor;
+      ++index;
+      return out;
+    };
+    if constexpr (sizeof(Stored) == 1) {
+      std::array<float, 256> table;  // one division for each value
+      for (int byte = 0; byte < 256; ++byte)
+        table[static_cast<size_t>(byte)] = quotient(static_cast<Stored>(byte));
+      convertAll<Stored, float>(
+          raw, array, [&](Stored stored) { return checked(stored, table[static_cast<uint8_t>(stored)]); });
+    } else {
+      convertAll<Stored, float>(raw, array, [&](Stored stored) { return checked(stored, quotient(stored)); });
     }
-  }
+  });
+  if (beyond == Beyond::error && wrong != none) return misfit(first + wrong, outlier, DType::f32);
   return array;
-}
-
-HostArray copyOf(DType dtype, const Shape& shape, std::span<const std::byte> raw) {
-  return {dtype, shape, std::vector<std::byte>(raw.begin(), raw.end())};
 }
 
 }  // namespace
@@ -127,7 +151,6 @@ std::optional<FileType> fileTypeNamed(std::string_view name) {
 /// The elements as their host type, integers as i32 or u32.
 static Result<HostArray> asHostType(FileType type, const Shape& shape, std::span<const std::byte> raw,
                                     DType integers, int64_t first, Beyond beyond) {
-  if (type == FileType::f32 || fileTypeOf(integers) == type) return copyOf(hostType(type), shape, raw);
   if (type == FileType::boolean) return toI1(shape, raw);
   if (isFloat(hostType(type))) return quotients(type, shape, raw, 1, first, beyond);
   return withStored(type, [&]<class From>(From) {
@@ -136,11 +159,18 @@ static Result<HostArray> asHostType(FileType type, const Shape& shape, std::span
   });
 }
 
+std::optional<DType> unconverted(FileType type, const ElementGoal& goal) {
+  const DType dtype = goal.dtype.value_or(hostType(type));
+  const bool same = !goal.divisor && dtype != DType::i1 && fileTypeOf(dtype) == type;
+  return same ? std::optional(dtype) : std::nullopt;
+}
+
 Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<const std::byte> raw,
                                    const ElementGoal& goal, int64_t first, Beyond beyond) {
   const int64_t expected = shape.elements() * byteSize(type);
   if (static_cast<size_t>(expected) != raw.size())
     return fail("expected {} of elements, got {}", countText(expected, "byte"), raw.size());
+  if (const auto dtype = unconverted(type, goal)) return HostArray{*dtype, shape, {raw.begin(), raw.end()}};
   HostArray array;
   if (goal.divisor) {
     TG_TRY(array, quotients(type, shape, raw, *goal.divisor, first, beyond));
@@ -157,15 +187,12 @@ Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<
 
 std::vector<double> numbersOf(FileType type, std::span<const std::byte> raw) {
   std::vector<double> numbers(raw.size() / static_cast<size_t>(byteSize(type)));
-  const std::optional<DType> dtype = dtypeNamed(name(type));
-  const bool narrow = dtype && isNarrow(*dtype);
+  const std::optional<DType> narrow = narrowTypeOf(type);
   withStored(type, [&]<class Stored>(Stored) {
     for (size_t index = 0; index < numbers.size(); ++index) {
       Stored stored;
       std::memcpy(&stored, raw.data() + index * sizeof(Stored), sizeof(Stored));
-      numbers[index] = static_cast<double>(stored);
-      if constexpr (std::is_same_v<Stored, uint16_t>)
-        if (narrow) numbers[index] = narrowValue(*dtype, stored);
+      numbers[index] = numberOf(stored, narrow);
     }
   });
   return numbers;

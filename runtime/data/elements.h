@@ -62,6 +62,9 @@ Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<
                                    const ElementGoal& goal = {}, int64_t first = 0,
                                    Beyond beyond = Beyond::error);
 
+/// The dtype that such elements become if that changes no byte of them.
+std::optional<DType> unconverted(FileType type, const ElementGoal& goal);
+
 /// The error of a byte above 1 in the place of a boolean.
 Error notBoolean(int byte);
 

@@ -205,7 +205,8 @@ size_t Table::rowBytes() const {
   return static_cast<size_t>(elements * byteSize(type_));
 }
 
-Result<HostArray> Table::convert(const Shape& shape, std::span<const std::byte> raw, Beyond beyond) const {
+Result<HostArray> Table::convert(const Shape& shape, std::vector<std::byte> raw, Beyond beyond) const {
+  if (const auto dtype = unconverted(type_, goal_)) return HostArray{*dtype, shape, std::move(raw)};
   auto array = fromFileElements(type_, shape, raw, goal_, 0, beyond);
   if (!array) return fail("{}: {}", path_, array.error().message());
   return array;
@@ -224,7 +225,7 @@ Result<HostArray> Table::gather(std::span<const int64_t> rows) const {
   }
   Shape shape = shape_;
   shape[0] = static_cast<int64_t>(rows.size());
-  return convert(shape, raw, Beyond::infinite);
+  return convert(shape, std::move(raw), Beyond::infinite);
 }
 
 Result<HostArray> Table::range(int64_t first, int64_t count, Beyond beyond) const {
@@ -234,7 +235,7 @@ Result<HostArray> Table::range(int64_t first, int64_t count, Beyond beyond) cons
   TG_CHECK(readBytes(static_cast<size_t>(first) * each, raw));
   Shape shape = shape_;
   if (shape.rank()) shape[0] = count;
-  return convert(shape, raw, beyond);
+  return convert(shape, std::move(raw), beyond);
 }
 
 }  // namespace tg

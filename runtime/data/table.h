@@ -63,7 +63,7 @@ class Table {
 
  private:
   void lay(const NpyLayout& layout, size_t size);
-  Result<HostArray> convert(const Shape& shape, std::span<const std::byte> raw, Beyond beyond) const;
+  Result<HostArray> convert(const Shape& shape, std::vector<std::byte> raw, Beyond beyond) const;
   size_t rowBytes() const;
 
   std::string path_;

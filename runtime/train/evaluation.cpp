@@ -10,6 +10,9 @@
 
 #include <fmt/format.h>
 
+#include "ir/divide.h"
+#include "runtime/train/prefetch.h"
+
 namespace tg {
 
 namespace {
@@ -22,9 +25,7 @@ Result<int64_t> batchesOf(const Feed& feed, int64_t batches) {
 }
 
 /// The loss of a batch, followed by the other results of one element.
-Result<std::vector<double>> resultsOf(Session& session, const Feed& feed, int64_t batch,
-                                      bool& sessionFailed) {
-  TG_TRY(Inputs inputs, feed.evalBatch(batch));
+Result<std::vector<double>> resultsOf(Session& session, const Inputs& inputs, bool& sessionFailed) {
   sessionFailed = true;
   TG_TRY(CallOutputs out, session.run("eval", inputs));
   sessionFailed = false;
@@ -34,6 +35,12 @@ Result<std::vector<double>> resultsOf(Session& session, const Feed& feed, int64_
   for (const auto& [name, value] : out.results)
     if (value.elements() == 1) values.push_back(value.at(0));
   return values;
+}
+
+/// Batches `first`, `first` + `each` … below `count`.
+Prefetcher batchesAhead(const Feed& feed, int64_t first, int64_t each, int64_t count) {
+  auto make = [&feed, first, each](int64_t index) { return feed.evalBatch(first + index * each); };
+  return {"evaluation batch", make, 0, divideCeil(count - first, each) - 1};
 }
 
 /// Adds up the results of batches in their order.
@@ -71,10 +78,12 @@ std::string otherText(const std::vector<std::pair<std::string, double>>& others)
 Result<std::optional<Evaluation>> evaluate(Session& session, const Feed& feed, int64_t batches,
                                            bool& sessionFailed, const std::atomic<bool>* stop) {
   TG_TRY(const int64_t count, batchesOf(feed, batches));
+  Prefetcher ahead = batchesAhead(feed, 0, 1, count);
   std::vector<double> sums;
   for (int64_t i = 0; i < count; ++i) {
     if (stop && *stop) return std::optional<Evaluation>();
-    TG_TRY(const std::vector<double> values, resultsOf(session, feed, i, sessionFailed));
+    TG_TRY(const Inputs inputs, ahead.next());
+    TG_TRY(const std::vector<double> values, resultsOf(session, inputs, sessionFailed));
     add(values, sums);
   }
   return std::optional(meansOf(session, std::move(sums), count));
@@ -87,10 +96,12 @@ Result<Evaluation> evaluateTogether(Session& session, const Feed& feed, int64_t 
   const Item* func = module ? module->func("eval") : nullptr;
   if (!func) return fail("the session has no @eval");
   const bool all = drawsRandom(*func);
-  const int64_t each = all ? 1 : ranks.ranks();
+  const int64_t each = all ? 1 : ranks.ranks(), first = all ? 0 : ranks.rank();
+  Prefetcher ahead = batchesAhead(feed, first, each, count);
   std::vector<double> values;  // of one batch after the other
-  for (int64_t i = all ? 0 : ranks.rank(); i < count; i += each) {
-    TG_TRY(const std::vector<double> more, resultsOf(session, feed, i, sessionFailed));
+  for (int64_t i = first; i < count; i += each) {
+    TG_TRY(const Inputs inputs, ahead.next());
+    TG_TRY(const std::vector<double> more, resultsOf(session, inputs, sessionFailed));
     values.insert(values.end(), more.begin(), more.end());
   }
   std::string own(values.size() * sizeof(double), '\0');

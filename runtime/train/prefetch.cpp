@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/prefetch.h"
 
+#include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,56 +12,67 @@
 
 namespace tg {
 
-namespace {
+size_t Prefetcher::usualWorkers() {
+  constexpr unsigned kMost = 4;
+  return std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMost);
+}
 
-constexpr size_t kAhead = 2;
-
-}  // namespace
-
-Prefetcher::Prefetcher(const Feed& feed, int64_t first, int64_t last)
-    : feed_(feed), first_(first), last_(last), taken_(first), worker_([this]() noexcept { work(); }) {}
+Prefetcher::Prefetcher(std::string what, Make make, int64_t first, int64_t last, size_t workers)
+    : what_(std::move(what)), make_(std::move(make)), last_(last), taken_(first), begun_(first),
+      places_(std::max<size_t>(workers, 2)) {
+  auto work = [this]() noexcept { this->work(); };
+  workers_.emplace_back(work);
+  try {
+    while (workers_.size() < workers) workers_.emplace_back(work);
+  } catch (const std::system_error&) {
+    // If the system cannot start another thread, those that run do all the work.
+  }
+}
 
 Prefetcher::~Prefetcher() {
   changeAndWake(mutex_, changed_, [&] { stop_ = true; });
-  worker_.join();
+  for (std::thread& worker : workers_) worker.join();
 }
 
 /// An exception must not leave a thread's function, as it would end the process. It is passed on unchanged, since there
 /// may not even be memory for an error's text.
-void Prefetcher::work() {
+Prefetcher::Place Prefetcher::prepare(int64_t index) const {
+  Place out;
   try {
-    makeBatches();
+    out.batch.emplace(make_(index));
   } catch (...) {
-    std::lock_guard lock(mutex_);
-    thrown_ = std::current_exception();
+    out.thrown = std::current_exception();
   }
-  changed_.notify_all();
+  return out;
 }
 
-void Prefetcher::makeBatches() {
-  for (int64_t step = first_; step <= last_; ++step) {
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return stop_ || ready_.size() < kAhead; });
-      if (stop_) return;
-    }
-    Result<Inputs> batch = feed_.batch(step);
-    const bool failed = !batch;
-    changeAndWake(mutex_, changed_, [&] { ready_.push_back(std::move(batch)); });
-    if (failed) return;
+// Batches are begun in their order, so whatever comes before a failure is being prepared or ready.
+void Prefetcher::work() {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    const auto room = [&] { return begun_ - taken_ < static_cast<int64_t>(places_.size()); };
+    changed_.wait(lock, [&] { return stop_ || begun_ > last_ || room(); });
+    if (stop_ || begun_ > last_) return;
+    const int64_t index = begun_++;
+    lock.unlock();
+    Place made = prepare(index);
+    changeAndWake(mutex_, changed_, [&] {
+      stop_ = stop_ || made.failed();
+      placeOf(index) = std::move(made);
+    });
   }
 }
 
 Result<Inputs> Prefetcher::next() {
   std::unique_lock lock(mutex_);
-  if (taken_ > last_) return fail("there is no step after {}", last_);
-  changed_.wait(lock, [&] { return !ready_.empty() || thrown_; });
-  if (ready_.empty())
-    return withinMemory(nullptr, fmt::format("the batch of step {}", taken_),
-                        [&]() -> Result<Inputs> { std::rethrow_exception(thrown_); });
-  if (!ready_.front()) return ready_.front().error();
-  Result<Inputs> batch = std::move(ready_.front());
-  ready_.pop_front();
+  if (taken_ > last_) return fail("{} {} is the last", what_, last_);
+  Place& place = placeOf(taken_);
+  changed_.wait(lock, [&] { return place.ready(); });
+  if (place.thrown)
+    return withinMemory(nullptr, fmt::format("{} {}", what_, taken_),
+                        [&]() -> Result<Inputs> { std::rethrow_exception(place.thrown); });
+  if (place.failed()) return place.batch->error();
+  Result<Inputs> batch = *std::exchange(place.batch, std::nullopt);
   ++taken_;
   lock.unlock();
   changed_.notify_all();

@@ -4,43 +4,59 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <exception>
+#include <functional>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
-#include "runtime/train/feed.h"
+#include "runtime/runner.h"
 
 namespace tg {
 
-/// Prepares the batches of steps first … last on a thread of its own, at most two ahead of the one taken.
+/// Prepares batches first … last on threads of its own, several at a time, so that the device does not wait where
+/// reading and converting a batch takes longer than a step.
 class Prefetcher {
  public:
-  /// `feed` must outlive this.
-  Prefetcher(const Feed& feed, int64_t first, int64_t last);
+  using Make = std::function<Result<Inputs>(int64_t index)>;
+  /// `what` names a batch in errors, as in "the batch of step". As many batches as there are `workers`, but at least
+  /// two, are ready or being prepared; each of the workers is a thread, which calls `make`.
+  Prefetcher(std::string what, Make make, int64_t first, int64_t last, size_t workers = usualWorkers());
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
-  /// Waits only for the batch that is being prepared, if any.
+  /// Waits only for the batches that are being prepared, if any.
   ~Prefetcher();
 
-  /// The batch of the next step; waits until it is ready. An error of the feed (or running out of memory) is returned
-  /// in its step's place, and again in all later calls. A call after the last step is an error.
+  /// Half of the cores, but at most four.
+  static size_t usualWorkers();
+  /// The next batch; waits until it is ready. An error of `make` (or running out of memory) is returned in its batch's
+  /// place, and again in all later calls. A call after the last batch is an error.
   Result<Inputs> next();
 
  private:
+  /// What became of a batch: empty while it is prepared.
+  struct Place {
+    std::optional<Result<Inputs>> batch;
+    std::exception_ptr thrown;
+    bool ready() const { return batch || thrown; }
+    bool failed() const { return thrown || (batch && !*batch); }
+  };
   void work();
-  void makeBatches();
+  Place prepare(int64_t index) const;
+  Place& placeOf(int64_t index) { return places_[static_cast<size_t>(index) % places_.size()]; }
 
-  const Feed& feed_;
-  const int64_t first_, last_;
-  int64_t taken_;  ///< the step to hand out next; this and the members below are guarded by the mutex
-  bool stop_ = false;
-  std::deque<Result<Inputs>> ready_;
-  /// The exception that ended the thread; comes after the batches that are ready.
-  std::exception_ptr thrown_;
+  const std::string what_;
+  const Make make_;
+  const int64_t last_;
+  int64_t taken_,
+      begun_;  ///< the batches to hand out next and to prepare next; guarded by the mutex, as all below
+  bool stop_ = false;  ///< no further batch is begun
+  std::vector<Place> places_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::thread worker_;
+  std::vector<std::thread> workers_;
 };
 
 }  // namespace tg

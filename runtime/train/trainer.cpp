@@ -498,7 +498,9 @@ Result<void> Trainer::advance(const Inputs& inputs, TrainObserver& observer, Tra
 }
 
 Result<TrainEnd> Trainer::loop(TrainObserver& observer, TrainControl& control) {
-  Prefetcher batches(feed_, begun_ / options_.stride + 1, options_.steps / options_.stride);
+  Prefetcher batches(
+      "the batch of step", [&](int64_t step) { return feed_.batch(step); }, begun_ / options_.stride + 1,
+      options_.steps / options_.stride);
   std::optional<TrainEnd> end;
   for (;;) {
     TG_TRY(end, endBefore(observer, control));

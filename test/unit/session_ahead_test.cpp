@@ -224,8 +224,8 @@ module @sum {
   ASSERT_TRUE(executor) << executor.error().str();
   // Of a matrix of equal elements v the elements of the fourth power are 256³·v⁴.
   for (const double v : {0.125, 0.25, 0.5})
-    ASSERT_TRUE((*executor)->begin("train", {{"x", ramp({256, 256}, v, 0)}}, false));
-  auto last = (*executor)->run("train", {{"x", ramp({256, 256}, 0, 0)}}, false);
+    ASSERT_TRUE((*executor)->begin("train", Inputs{{"x", ramp({256, 256}, v, 0)}}, false));
+  auto last = (*executor)->run("train", Inputs{{"x", ramp({256, 256}, 0, 0)}}, false);
   ASSERT_TRUE(last) << last.error().str();
   EXPECT_EQ(last->results[0].second.at(0), 256. * 256 * 256 * (1. / 4096 + 1. / 256 + 1. / 16));
 }

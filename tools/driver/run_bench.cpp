@@ -29,9 +29,9 @@ namespace {
 constexpr int kLeastSteps = 20, kMostSteps = 10000;
 /// Devices start slowly: clocks must rise, and memory is mapped when it is first accessed.
 constexpr double kWarmSeconds = 0.3;
-/// Steps are timed in groups of about this many milliseconds, so that the host's part of the last one does not matter;
-/// but at most kLeastSteps together.
-constexpr double kTogether = 5;
+/// Steps are timed in groups of about this many milliseconds, so that the host's part of the first and of the last one
+/// does not matter; but at least kLeastTogether and at most kLeastSteps together.
+constexpr double kTogether = 5, kLeastTogether = 5;
 
 struct BenchFlags {
   int steps = kLeastSteps, warmup = 5;
@@ -76,7 +76,9 @@ Result<Timing> measure(Session& session, const Inputs& inputs, const BenchFlags&
   };
   for (int i = 0; isCold(i); ++i) TG_CHECK(time(1));
   const int together =
-      flags.wait || each <= 0 ? 1 : static_cast<int>(std::clamp(kTogether / each, 1.0, double(kLeastSteps)));
+      flags.wait || each <= 0
+          ? 1
+          : static_cast<int>(std::clamp(kTogether / each, kLeastTogether, double(kLeastSteps)));
   watch = Stopwatch();
   while (timing.steps < flags.steps || (watch.seconds() < flags.minTime && timing.steps < kMostSteps)) {
     const int count =
