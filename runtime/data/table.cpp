@@ -193,8 +193,15 @@ std::string Table::str() const {
   return extents + (extents.empty() ? "" : "x") + std::string(name(type_));
 }
 
+Result<void> Table::hold(size_t most) {
+  if (held_ || byteCount_ > most) return {};
+  TG_TRY(auto bytes, file_->beginning(start_ + byteCount_));
+  held_ = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  return {};
+}
+
 Result<void> Table::readBytes(size_t first, std::span<std::byte> to) const {
-  if (file_) return file_->read(start_ + first, to);
+  if (!held_) return file_->read(start_ + first, to);
   if (!to.empty()) std::memcpy(to.data(), held_->data() + start_ + first, to.size());
   return {};
 }

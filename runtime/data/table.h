@@ -18,8 +18,8 @@ namespace tg {
 
 struct NpyLayout;
 
-/// A dense row-major array with elements in the file's type. They are read from the file, or held in memory if the file
-/// is packed.
+/// A dense row-major array with elements in the file's type. They are read from the file, or held in memory: if the file
+/// is packed, or after `hold`.
 class Table {
  public:
   /// Opens a `.npy` file of any dtype of real or integer numbers; order as for `parseNpyLayout`.
@@ -43,6 +43,9 @@ class Table {
   int64_t rows() const { return shape_.rank() ? shape_[0] : 1; }
   /// The size of all elements, in the file's type.
   size_t byteCount() const { return byteCount_; }
+  /// Reads the elements into memory if they take at most `most` bytes, so that rows anywhere can be had without a system
+  /// call each. If the file changes its size later, that is still an error.
+  Result<void> hold(size_t most);
   /// Copies elements from byte `first` on, unconverted. An error if the file was truncated meanwhile.
   Result<void> readBytes(size_t first, std::span<std::byte> to) const;
 
@@ -70,8 +73,8 @@ class Table {
   FileType type_ = FileType::f32;
   ElementGoal goal_;
   Shape shape_;
-  std::shared_ptr<const DataFile> file_;                ///< null if the elements are held in memory
-  std::shared_ptr<const std::vector<std::byte>> held_;  ///< the file's bytes, unpacked
+  std::shared_ptr<const DataFile> file_;                ///< null if the file is packed
+  std::shared_ptr<const std::vector<std::byte>> held_;  ///< the file's bytes, unpacked; may be null
   size_t start_ = 0, byteCount_ = 0;                    ///< of the elements in either
 };
 

@@ -225,7 +225,9 @@ Result<void> openRows(const std::string& binding, const SourceOptions& options, 
                       const Value& arg, Column& column) {
   auto known = options.opened->find(binding);
   if (known == options.opened->end()) {
+    constexpr size_t kMostHeld = size_t{256} << 20;
     TG_TRY(Table opened, openTable(column.spec));
+    TG_CHECK(opened.hold(kMostHeld));
     known = options.opened->emplace(binding, std::move(opened)).first;
   }
   TG_TRY(const Table table, tableAs(column.spec, known->second, arg.type));
