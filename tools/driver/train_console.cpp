@@ -132,8 +132,9 @@ std::string TrainConsole::stepLine(const StepResult& step, double milliseconds, 
   if (const HostArray* value = step.result("grad_norm")) norm = fmt::format(" | norm {:.4g}", value->at(0));
   // Steps that only sum gradients have no rate.
   const std::string rate = step.applied ? fmt::format(" | lr {:.2e}", step.learningRate) : "";
-  return fmt::format("step {}/{} | loss {:.4f}{}{} | {:.1f} ms | {:.0f} {}/s | eta {}", step.step,
-                     training_.options.steps, step.loss, norm, rate, milliseconds, itemsPerSecond,
+  const int digits = milliseconds < 1 ? 3 : milliseconds < 10 ? 2 : 1;
+  return fmt::format("step {}/{} | loss {:.4f}{}{} | {:.{}f} ms | {:.0f} {}/s | eta {}", step.step,
+                     training_.options.steps, step.loss, norm, rate, milliseconds, digits, itemsPerSecond,
                      training_.feed->unit(), duration(secondsLeft(step.step)));
 }
 
