@@ -136,6 +136,9 @@ TEST_F(Files, IntegersBecomeFloatsByADivisorOnly) {
   EXPECT_FAILS(loadText("x=@" + file, f3), "3xu8, but tensor<3xf32> is expected; a divisor makes f32");
   EXPECT_FAILS(loadText("x=@" + file + "/255", Type::tensor(DType::i32, {3})),
                "3xu8 divided into f32, but tensor<3xi32> is expected");
+  EXPECT_FAILS(loadText("x=@" + file + "/1e-38", f3), "element 1 is", "which does not fit f32");
+  const std::string signs = put("i-idx1-ubyte", idx(9, {3}, std::string("\x80\xff\x7f", 3)));
+  EXPECT_EQ(valuesOf(*loadText("x=@" + signs + "/4", f3)), (std::vector<double>{-32, -0.25, 31.75}));
   // The quotient is rounded, not the number or the divisor.
   const std::string times = put("t.npy", npy("<i8", "(3,)", le<int64_t>({10000000000, 20000000000, -1})));
   EXPECT_EQ(valuesOf(*loadText("x=@" + times + "/1e10", f3)), (std::vector<double>{1, 2, -1e-10f}));

@@ -2,6 +2,7 @@
 // A batch size chosen by the inputs of a call, and gradients accumulated over several.
 #include <algorithm>
 
+#include "runtime/batch.h"
 #include "test/unit/session_support.h"
 
 namespace tg {
@@ -296,6 +297,28 @@ TEST_F(SessionTest, aStepInPartsSumsTheirGradients) {
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().message(), "a step of 2 parts needs append-grad{accumulate=2} or a multiple of it; "
                                      "the module updates after 3 calls");
+}
+
+// Rows that lie together are not copied; the others are columns of the caller's array.
+TEST_F(SessionTest, aPartOfABatchIsAViewWhereItCanBe) {
+  const auto module = parsed(R"(module @m attributes {stage = "tensor"} {
+  func @train(%x: tensor<4x3xf32> {batch = 0}, %y: tensor<2x4xf32> {batch = 1}, %z: tensor<2xf32>) {
+    return
+  }
+}
+)");
+  const Inputs whole{{"x", ramp({4, 3}, 0, 1)}, {"y", ramp({2, 4}, 0, 1)}, {"z", ramp({2}, 0, 1)}};
+  Inputs copies;
+  auto part = partOf(*module->func("train"), whole, 1, 2, copies);
+  ASSERT_TRUE(part) << part.error().str();
+  EXPECT_EQ(part->at("x").bytes.data(), whole.at("x").bytes.data() + 6 * sizeof(float));
+  EXPECT_EQ(part->at("x").type(), Type::tensor(DType::f32, {2, 3}));
+  EXPECT_EQ(part->at("x").at(5), 11);
+  EXPECT_EQ(part->at("y").type(), Type::tensor(DType::f32, {2, 2}));
+  std::vector<double> columns;
+  for (int64_t i = 0; i < 4; ++i) columns.push_back(part->at("y").at(i));
+  EXPECT_EQ(columns, (std::vector<double>{2, 3, 6, 7}));
+  EXPECT_EQ(part->at("z").bytes.data(), whole.at("z").bytes.data());
 }
 
 // A step that fails has run no part of its batch.
