@@ -17,6 +17,7 @@
 #include "runtime/device_collective.h"
 #include "runtime/runner.h"
 #include "runtime/vulkan/recording.h"
+#include "runtime/vulkan/upload.h"
 
 namespace tg {
 
@@ -86,6 +87,9 @@ class Executor : public Runner {
   /// copies, and for all commands if the device was not opened for statistics.
   Result<std::vector<vulkan::KernelStatistics>> statistics(const std::string& function) const;
 
+  /// From now on takes no device memory but the module's buffers: inputs are not uploaded beside earlier calls.
+  void saveMemory() { savesMemory_ = true; }
+
   /// Chooses the timestamps of later calls (or none). The times of calls with timestamps are kept until `takeTimes`.
   void measure(vulkan::Timestamps timestamps);
   /// The measured calls since `measure` or the last `takeTimes`.
@@ -146,6 +150,7 @@ class Executor : public Runner {
   /// A function recorded for one lane.
   struct LaneRecording {
     Values values;
+    std::unique_ptr<vulkan::Upload> upload;  ///< of the inputs, if it runs beside other work; else null
     std::map<int64_t, std::unique_ptr<DeviceCollective>> collectives;  ///< by id
     std::vector<Chunk> chunks;                     ///< the parts before each collective point
     std::unique_ptr<vulkan::Recording> recording;  ///< the commands after the last collective point
@@ -184,6 +189,8 @@ class Executor : public Runner {
   static std::vector<vulkan::Copy> stage(std::vector<Slot>& slots, vulkan::Buffer& lane, int64_t& offset,
                                          bool toDevice);
   Result<void> recordLane(Function& function, size_t lane);
+  Result<void> uploadBeside(const Function& function, Lane& lane, int64_t bytes,
+                            std::span<vulkan::Copy> copies, LaneRecording& out);
   Result<std::unique_ptr<DeviceCollective>> makeCollective(Function& function, const CollectivePoint& point);
   Result<void> addChunk(Function& function, LaneRecording& out, std::vector<vulkan::Command> commands,
                         const CollectivePoint& point);
@@ -208,6 +215,7 @@ class Executor : public Runner {
   Segments arena_;                             ///< large enough for every function added so far
   std::unordered_map<std::string, Slot> storage_;
   std::map<std::string, std::unique_ptr<Function>> functions_;
+  bool savesMemory_ = false;
   vulkan::Timestamps timestamps_ = vulkan::Timestamps::none;
   std::vector<RunTimes> times_;  ///< with `device` still empty
 };

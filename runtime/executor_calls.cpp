@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/all_cores.h"
 #include "ir/divide.h"
 #include "runtime/executor_program.h"
 #include "runtime/nccl_collective.h"
@@ -47,6 +48,16 @@ std::vector<const std::byte*> Executor::valuesOf(std::span<const Slot> slots, co
   return values;
 }
 
+/// Copies bytes, by several threads if there are so many that these take less time.
+static void copyBytes(std::byte* to, const std::byte* from, size_t bytes) {
+  constexpr size_t kPiece = size_t{4} << 20, kThreads = 4;
+  const size_t threads = std::clamp(bytes / kPiece, size_t{1}, kThreads), each = divideCeil(bytes, threads);
+  onAllCores(threads, [&](size_t index) {
+    const size_t first = std::min(index * each, bytes);
+    std::memcpy(to + first, from + first, std::min(each, bytes - first));
+  });
+}
+
 // The caller has waited for the lane's last call, so values in the lane are copied at once.
 Result<void> Executor::write(vulkan::Device& device, std::span<const Slot> slots,
                              std::span<const std::byte* const> values, const Buffer* lane) {
@@ -56,7 +67,7 @@ Result<void> Executor::write(vulkan::Device& device, std::span<const Slot> slots
     const std::byte* data = values[i];
     const int64_t bytes = slot.type.bytes();
     if (slot.buffer == lane)
-      std::memcpy(lane->mapped() + slot.offset, data, static_cast<size_t>(bytes));
+      copyBytes(lane->mapped() + slot.offset, data, static_cast<size_t>(bytes));
     else
       writes.push_back({slot.buffer, slot.offset, bytes, data});
   }
@@ -154,7 +165,8 @@ Result<void> Executor::recordLane(Function& function, size_t index) {
           if (range.buffer == set.io.get()) range.buffer = lane.buffer.get();
   } else {
     int64_t offset = 0;
-    const auto toDevice = stage(values.inputs, *lane.buffer, offset, true);
+    auto toDevice = stage(values.inputs, *lane.buffer, offset, true);
+    TG_CHECK(uploadBeside(function, lane, offset, toDevice, out));
     const auto toHost = stage(values.results, *lane.buffer, offset, false);
     commands.assign(toDevice.begin(), toDevice.end());
     commands.emplace_back(vulkan::Barrier{});
@@ -172,6 +184,22 @@ Result<void> Executor::recordLane(Function& function, size_t index) {
   commands.erase(commands.begin(), commands.begin() + static_cast<std::ptrdiff_t>(done));
   TG_TRY(out.recording, vulkan::Recording::create(*device_, std::move(commands), {function.name}));
   function.recordings[index] = std::move(out);
+  return {};
+}
+
+/// If inputs are to be uploaded beside other work: prepares that for the first `bytes` bytes of the lane, and lets the
+/// copies to @io read what was uploaded.
+Result<void> Executor::uploadBeside(const Function& function, Lane& lane, int64_t bytes,
+                                    std::span<vulkan::Copy> copies, LaneRecording& out) {
+  constexpr int64_t kRoom = 16;  // times the bytes: nearly full memory is left to others
+  if (bytes < kLeastUpload || savesMemory_ || !device_->uploadsBeside()) return {};
+  if (!lane.inputs && device_->freeBytes() / kRoom < bytes) return {};
+  if (!lane.inputs) {
+    TG_TRY(lane.inputs, Buffer::create(*device_, {function.name + ".inputs", bytes}));
+  }
+  TG_TRY(out.upload, vulkan::Upload::create(*device_, {lane.buffer.get(), 0, lane.inputs.get(), 0, bytes},
+                                            function.name + ".upload"));
+  for (vulkan::Copy& copy : copies) copy.source = lane.inputs.get();
   return {};
 }
 
@@ -230,6 +258,7 @@ Result<std::shared_ptr<PendingCall>> Executor::begin(const std::string& key, con
   if (!recorded.recording) TG_CHECK(recordLane(*function, index));
   const Values& values = recorded.values;
   TG_CHECK(write(*device_, values.inputs, valuesOf(values.inputs, inputs), lane.buffer.get()));
+  if (recorded.upload) TG_CHECK(recorded.upload->submit());
   for (Chunk& chunk : recorded.chunks) {
     if (chunk.recording) TG_CHECK(chunk.recording->submit());
     TG_CHECK(chunk.begins ? chunk.collective->begin(*ranks_) : chunk.collective->wait(*ranks_));

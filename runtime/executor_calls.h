@@ -18,6 +18,10 @@ constexpr int64_t kMappedIoBytes = int64_t(1) << 20;
 /// The largest value that is copied through a lane. Larger ones are transferred in pieces while the device is idle.
 constexpr int64_t kLaneValueBytes = int64_t(64) << 20;
 
+/// From so many bytes on, inputs are uploaded beside the work of earlier calls, if the device can do that: to memory of
+/// the lane on the device, from where the call copies them to @io.
+constexpr int64_t kLeastUpload = int64_t(1) << 20;
+
 /// A call whose results stay in its lane until they are taken, or until another call needs the lane.
 class Executor::Call : public PendingCall {
  public:
@@ -44,7 +48,9 @@ class Executor::Call : public PendingCall {
 
 struct Executor::Lane {
   std::shared_ptr<vulkan::Buffer> buffer;  ///< host-visible; null until first used
-  uint64_t submission = 0;                 ///< the last call's submission
+  std::shared_ptr<vulkan::Buffer>
+      inputs;               ///< on the device, if inputs are uploaded beside other work; else null
+  uint64_t submission = 0;  ///< the last call's submission
   std::weak_ptr<Call> call;
 };
 

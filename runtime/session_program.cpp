@@ -216,7 +216,10 @@ Result<void> SessionProgram::makeRunner() {
   // A cache that cannot be read or written only costs time.
   const std::string file = options_.cache.empty() ? "" : options_.cache + "/" + device_->cacheName();
   if (!file.empty()) (void)device_->loadCache(file);
-  TG_TRY(runner_, Executor::create(*module_, device_, windows_, options_.onDiagnostic, options_.ranks));
+  TG_TRY(std::unique_ptr<Executor> executor,
+         Executor::create(*module_, device_, windows_, options_.onDiagnostic, options_.ranks));
+  if (!options_.memory.empty()) executor->saveMemory();
+  runner_ = std::move(executor);
   info_.milliseconds.emplace_back("pipelines", watch.milliseconds());
   if (file.empty()) return {};
   if (auto saved = savePipelines(file); !saved)

@@ -75,22 +75,32 @@ DeviceRequest::DeviceRequest(const DeviceState& state) : features(state.probe.ap
 VkResult createLogicalDevice(DeviceState& state) {
   const Probe& probe = state.probe;
   const float priority = 1;
-  auto queue = typed<VkDeviceQueueCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO);
-  queue.queueFamilyIndex = probe.queueFamily;
-  queue.queueCount = 1;
-  queue.pQueuePriorities = &priority;
+  std::vector<VkDeviceQueueCreateInfo> queues;
+  auto add = [&](uint32_t family) {
+    auto& queue =
+        queues.emplace_back(typed<VkDeviceQueueCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO));
+    queue.queueFamilyIndex = family;
+    queue.queueCount = 1;
+    queue.pQueuePriorities = &priority;
+  };
+  add(probe.queueFamily);
+  if (probe.uploadFamily) add(*probe.uploadFamily);
   const DeviceRequest request(state);
   auto info = typed<VkDeviceCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO);
   info.pNext = &request.features.core;
   info.enabledExtensionCount = static_cast<uint32_t>(request.extensions.size());
   info.ppEnabledExtensionNames = request.extensions.data();
-  info.queueCreateInfoCount = 1;
-  info.pQueueCreateInfos = &queue;
+  info.queueCreateInfoCount = static_cast<uint32_t>(queues.size());
+  info.pQueueCreateInfos = queues.data();
   VkResult result = vkCreateDevice(probe.physical, &info, nullptr, &state.device.raw);
   if (result != VK_SUCCESS) return result;
   countHandles(1);
   volkLoadDeviceTable(&state.device.vk, state.raw());
-  state.vk().vkGetDeviceQueue(state.raw(), probe.queueFamily, 0, &state.queue);
+  state.work.family = probe.queueFamily;
+  state.vk().vkGetDeviceQueue(state.raw(), state.work.family, 0, &state.work.raw);
+  if (!probe.uploadFamily && !state.stageTransfers) return VK_SUCCESS;
+  state.uploads.family = probe.uploadFamily.value_or(probe.queueFamily);
+  state.vk().vkGetDeviceQueue(state.raw(), state.uploads.family, 0, &state.uploads.raw);
   return VK_SUCCESS;
 }
 
@@ -146,7 +156,8 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   VkResult result = createLogicalDevice(state);
   if (result == VK_SUCCESS) result = createDeviceObjects(state);
   if (result != VK_SUCCESS) return state.failure(result, "opening it");
-  TG_TRY(state.timeline, makeTimeline(state, "submissions"));
+  TG_TRY(state.work.timeline, makeTimeline(state, "submissions"));
+  TG_TRY(state.uploads.timeline, makeTimeline(state, "uploads"));
   return device;
 }
 
@@ -157,6 +168,8 @@ int64_t Device::freeBytes() const { return freeBytesOf(state_->probe, state_->al
 const DeviceInfo& Device::info() const { return state_->probe.info; }
 
 bool Device::shared() const { return state_->shared; }
+
+bool Device::uploadsBeside() const { return state_->uploads.raw != VK_NULL_HANDLE; }
 
 void Device::abandon(const Error& why) {
   std::lock_guard lock(state_->abandonedMutex);
@@ -172,7 +185,7 @@ uint64_t Device::submitted() { return state_->newest(); }
 
 Result<uint64_t> Device::completed() {
   uint64_t value = 0;
-  VkResult result = state_->vk().vkGetSemaphoreCounterValue(state_->raw(), state_->timeline.get(), &value);
+  VkResult result = state_->vk().vkGetSemaphoreCounterValue(state_->raw(), state_->work.timeline.get(), &value);
   if (result != VK_SUCCESS) return state_->failure(result, "asking what has finished");
   return value;
 }

@@ -60,7 +60,8 @@ struct DeviceOptions {
   std::string select = "auto";
   /// Enables the Khronos validation layer with synchronization validation; an error if the layer is not installed.
   bool validation = false;
-  /// Never maps device memory, so that every transfer goes through staging, even if memory is unified.
+  /// Never maps device memory, so that every transfer goes through staging, even if memory is unified; and uploads take
+  /// the queue of all other work if the device has none for them. So a CPU device does what discrete ones do.
   bool stageTransfers = false;
   /// Ids of messages to ignore (such as "SYNC-HAZARD-WRITE-AFTER-READ"): known false positives.
   std::vector<std::string> ignoredMessages;
@@ -106,6 +107,8 @@ class Device : public std::enable_shared_from_this<Device> {
   /// Free bytes of the largest heap. If the driver does not say, the heap's size less this device's buffers.
   int64_t freeBytes() const;
 
+  /// Whether copies from the host can run beside other work (upload.h).
+  bool uploadsBeside() const;
   /// Whether it was opened to be shared with another API.
   bool shared() const;
   /// Gives the device up: from now on nothing is submitted, and every wait, even one that is blocked, returns this

@@ -29,11 +29,11 @@ Error DeviceState::failureOf(VkResult result, const std::string& doing) {
   return fail("the device {} failed while {}: {}", name, doing, resultName(result));
 }
 
-Result<uint64_t> DeviceState::submit(VkCommandBuffer commands) {
-  std::lock_guard lock(queueMutex);
+Result<uint64_t> DeviceState::submitTo(WorkQueue& queue, VkCommandBuffer commands,
+                                       std::span<const std::pair<VkSemaphore, uint64_t>> waits) {
   if (lost) return failure(VK_ERROR_DEVICE_LOST, "submitting commands");
-  const uint64_t value = submitted + 1;
-  const VkSemaphore semaphore = timeline.get();
+  const uint64_t value = queue.submitted + 1;
+  const VkSemaphore semaphore = queue.timeline.get();
   auto values = typed<VkTimelineSemaphoreSubmitInfo>(VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO);
   values.signalSemaphoreValueCount = 1;
   values.pSignalSemaphoreValues = &value;
@@ -41,12 +41,12 @@ Result<uint64_t> DeviceState::submit(VkCommandBuffer commands) {
   info.pNext = &values;
   std::vector<VkSemaphore> awaitedSemaphores;
   std::vector<uint64_t> awaitedValues;
-  for (const auto& [each, reached] : awaited) {
+  for (const auto& [each, reached] : waits) {
     awaitedSemaphores.push_back(each);
     awaitedValues.push_back(reached);
   }
-  const std::vector<VkPipelineStageFlags> stages(awaited.size(), VK_PIPELINE_STAGE_ALL_COMMANDS_BIT);
-  values.waitSemaphoreValueCount = info.waitSemaphoreCount = static_cast<uint32_t>(awaited.size());
+  const std::vector<VkPipelineStageFlags> stages(waits.size(), VK_PIPELINE_STAGE_ALL_COMMANDS_BIT);
+  values.waitSemaphoreValueCount = info.waitSemaphoreCount = static_cast<uint32_t>(waits.size());
   values.pWaitSemaphoreValues = awaitedValues.data();
   info.pWaitSemaphores = awaitedSemaphores.data();
   info.pWaitDstStageMask = stages.data();
@@ -54,16 +54,29 @@ Result<uint64_t> DeviceState::submit(VkCommandBuffer commands) {
   info.pCommandBuffers = &commands;
   info.signalSemaphoreCount = 1;
   info.pSignalSemaphores = &semaphore;
-  VkResult result = vk().vkQueueSubmit(queue, 1, &info, VK_NULL_HANDLE);
+  VkResult result = vk().vkQueueSubmit(queue.raw, 1, &info, VK_NULL_HANDLE);
   if (result != VK_SUCCESS) return failure(result, "submitting commands");
-  submitted = value;
+  queue.submitted = value;
+  return value;
+}
+
+Result<uint64_t> DeviceState::submit(VkCommandBuffer commands) {
+  std::lock_guard lock(queueMutex);
+  TG_TRY(const uint64_t value, submitTo(work, commands, awaited));
   awaited.clear();
   return value;
 }
 
-Result<void> DeviceState::waitFor(uint64_t submission) {
+Result<uint64_t> DeviceState::upload(VkCommandBuffer commands) {
+  std::lock_guard lock(queueMutex);
+  TG_TRY(const uint64_t value, submitTo(uploads, commands, {}));
+  awaited.emplace_back(uploads.timeline.get(), value);
+  return value;
+}
+
+Result<void> DeviceState::waitFor(uint64_t submission, const WorkQueue& queue) {
   if (lost) return failure(VK_ERROR_DEVICE_LOST, "waiting for commands");
-  const VkSemaphore semaphore = timeline.get();
+  const VkSemaphore semaphore = queue.timeline.get();
   // Waking a thread takes up to 0.2 ms, a fifth of a small model's step, so this thread polls: without pause for 3 ms,
   // then every 20 us up to a second. A CPU device needs the core for itself.
   if (probe.info.type != "cpu") {
@@ -109,7 +122,26 @@ Result<Handle<VkSemaphore>> makeTimeline(DeviceState& state, const std::string& 
 
 uint64_t DeviceState::newest() {
   std::lock_guard lock(queueMutex);
-  return submitted;
+  return work.submitted;
+}
+
+Result<VkCommandBuffer> makeCommands(DeviceState& state, Handle<VkCommandPool>& pool, uint32_t family,
+                                     const std::string& name) {
+  const VolkDeviceTable& vk = state.vk();
+  auto poolInfo = typed<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
+  poolInfo.queueFamilyIndex = family;
+  VkResult result = state.make(pool, poolInfo, vk.vkCreateCommandPool, vk.vkDestroyCommandPool,
+                               VK_OBJECT_TYPE_COMMAND_POOL, name);
+  if (result != VK_SUCCESS) return state.failure(result, "recording '{}'", name);
+  auto info = typed<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
+  info.commandPool = pool.get();
+  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  info.commandBufferCount = 1;
+  VkCommandBuffer commands = VK_NULL_HANDLE;
+  result = vk.vkAllocateCommandBuffers(state.raw(), &info, &commands);
+  if (result != VK_SUCCESS) return state.failure(result, "recording '{}'", name);
+  state.setName(VK_OBJECT_TYPE_COMMAND_BUFFER, commands, name);
+  return commands;
 }
 
 void memoryBarrier(const VolkDeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags srcStage,

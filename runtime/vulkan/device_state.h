@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -27,6 +28,14 @@ struct LogicalDevice {
   ~LogicalDevice();
 };
 
+/// A queue, and the timeline that counts its submissions.
+struct WorkQueue {
+  VkQueue raw = VK_NULL_HANDLE;
+  uint32_t family = 0;
+  Handle<VkSemaphore> timeline;
+  uint64_t submitted = 0;  ///< timeline value of the newest submission
+};
+
 enum class MemoryKind : uint8_t;
 
 /// One buffer with its own memory.
@@ -47,13 +56,13 @@ struct DeviceState {
   bool shared = false;      ///< buffers and timelines can be shared with another API
   bool statistics = false;  ///< pipelines are compiled with statistics, which the driver supports
   LogicalDevice device;
-  VkQueue queue = VK_NULL_HANDLE;
-  Handle<VkSemaphore> timeline;
   Handle<VkPipelineCache> cache;
 
-  std::mutex queueMutex;                                  ///< guards the queue and the two below
-  uint64_t submitted = 0;                                 ///< timeline value of the newest submission
-  std::vector<std::pair<VkSemaphore, uint64_t>> awaited;  ///< what the next submission waits for
+  std::mutex queueMutex;  ///< guards the three below
+  WorkQueue work;
+  WorkQueue
+      uploads;  ///< copies from the host beside the other work; without a queue if the device has none for this
+  std::vector<std::pair<VkSemaphore, uint64_t>> awaited;  ///< what the next submission of `work` waits for
   std::atomic<bool> lost{false};
   std::mutex abandonedMutex;
   Error abandoned;  ///< why the device was given up (`lost` is then set); empty if the driver lost it
@@ -78,7 +87,10 @@ struct DeviceState {
   }
   /// Submits the commands and returns the submission's number.
   Result<uint64_t> submit(VkCommandBuffer commands);
-  Result<void> waitFor(uint64_t submission);
+  /// Submits copies to the queue for uploads; the next submission waits for them. Returns the number among uploads.
+  Result<uint64_t> upload(VkCommandBuffer commands);
+  Result<void> waitFor(uint64_t submission) { return waitFor(submission, work); }
+  Result<void> waitFor(uint64_t submission, const WorkQueue& queue);
   uint64_t newest();
   /// Records commands that run after all earlier submissions, and waits for them. The caller holds `transferMutex`.
   Result<void> runOnce(const std::function<void(VkCommandBuffer)>& record);
@@ -101,6 +113,8 @@ struct DeviceState {
   }
 
  private:
+  Result<uint64_t> submitTo(WorkQueue& queue, VkCommandBuffer commands,
+                            std::span<const std::pair<VkSemaphore, uint64_t>> waits);
   void nameObject(VkObjectType type, uint64_t object, const std::string& name);
 };
 
@@ -110,6 +124,10 @@ Result<Allocation> allocate(DeviceState& state, const BufferOptions& options);
 
 /// A timeline semaphore that begins at 0. If the device is shared, another API can import it.
 Result<Handle<VkSemaphore>> makeTimeline(DeviceState& state, const std::string& name);
+
+/// A command buffer of a new pool, which owns it.
+Result<VkCommandBuffer> makeCommands(DeviceState& state, Handle<VkCommandPool>& pool, uint32_t family,
+                                     const std::string& name);
 
 /// Records a barrier over all memory, between the given stages and accesses.
 void memoryBarrier(const VolkDeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags srcStage,

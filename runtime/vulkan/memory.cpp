@@ -78,6 +78,12 @@ Result<void> createBuffer(DeviceState& state, Allocation& made, Sharing sharing)
   auto shares = typed<VkExternalMemoryBufferCreateInfo>(VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO);
   shares.handleTypes = handleOf(sharing);
   if (sharing != Sharing::none) info.pNext = &shares;
+  const uint32_t families[] = {state.work.family, state.uploads.family};
+  if (state.uploads.raw && families[0] != families[1]) {
+    info.sharingMode = VK_SHARING_MODE_CONCURRENT;
+    info.queueFamilyIndexCount = static_cast<uint32_t>(std::size(families));
+    info.pQueueFamilyIndices = families;
+  }
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT |
                VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
   VkResult result = state.make(made.buffer, info, state.vk().vkCreateBuffer, state.vk().vkDestroyBuffer,

@@ -170,20 +170,24 @@ void queryFeatures(Probe& probe, VkInstance instance) {
   lack(FeatureId::floatAtomics, probe.floatAtomics);
 }
 
-/// The first queue family with compute. If graphics and compute share a family, drivers list it first, and it has all
-/// features. Transfers are allowed on every such family.
-bool findQueueFamily(Probe& probe) {
+/// Finds the first queue family with compute. If graphics and compute share a family, drivers list it first, and it has
+/// all features. Transfers are allowed on every such family. Also finds the first family that only transfers: its queues
+/// are copy engines, which work beside the others.
+bool findQueueFamilies(Probe& probe) {
   uint32_t count = 0;
   vkGetPhysicalDeviceQueueFamilyProperties(probe.physical, &count, nullptr);
   std::vector<VkQueueFamilyProperties> families(count);
   vkGetPhysicalDeviceQueueFamilyProperties(probe.physical, &count, families.data());
+  constexpr VkQueueFlags kBesides = VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;
+  bool computes = false;
   for (uint32_t i = 0; i < count; ++i) {
-    if (!(families[i].queueFlags & VK_QUEUE_COMPUTE_BIT)) continue;
+    const VkQueueFlags flags = families[i].queueFlags;
+    if ((flags & ~kBesides) == VK_QUEUE_TRANSFER_BIT && !probe.uploadFamily) probe.uploadFamily = i;
+    if (!(flags & VK_QUEUE_COMPUTE_BIT) || std::exchange(computes, true)) continue;
     probe.queueFamily = i;
     probe.timestampBits = families[i].timestampValidBits;
-    return true;
   }
-  return false;
+  return computes;
 }
 
 /// The size of the largest device-local heap (-1 if there is none), and its free bytes from the driver, or -1.
@@ -320,7 +324,7 @@ Probe probeDevice(VkInstance instance, VkPhysicalDevice physical, int index) {
   probe.maxSubgroup = p.v13.maxSubgroupSize ? p.v13.maxSubgroupSize : p.subgroup.subgroupSize;
   if (base.apiVersion < neededApi) {
     info.unusable = fmt::format("it offers Vulkan {} and 1.2 is needed", info.api);
-  } else if (!findQueueFamily(probe)) {
+  } else if (!findQueueFamilies(probe)) {
     info.unusable = "it has no compute queue";
   } else {
     queryFeatures(probe, instance);

@@ -2,6 +2,7 @@
 // The properties and features of a physical device. Internal to this folder.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "runtime/vulkan/device.h"
@@ -28,6 +29,7 @@ struct Probe {
   bool matricesBf16 = false;  ///< VK_KHR_shader_bfloat16 with matrices of bf16 is enabled
   bool floatAtomics = false;  ///< VK_EXT_shader_atomic_float with f32 additions to storage buffers
   uint32_t queueFamily = 0;
+  std::optional<uint32_t> uploadFamily = {};  ///< queues that transfer and do nothing else
   uint32_t timestampBits = 0;
 };
 

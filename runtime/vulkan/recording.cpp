@@ -31,7 +31,6 @@ struct Recording::Impl {
   const VolkDeviceTable& vk() { return state().vk(); }
 
   Result<void> createQueries(int64_t work);
-  Result<void> createCommandBuffer();
   Result<void> record(const std::vector<Command>& all);
 
   /// Writes the next timestamp, taken when all earlier work is done. A timestamp at the start of the pipeline would
@@ -69,22 +68,6 @@ Result<void> Recording::Impl::createQueries(int64_t work) {
   VkResult result = state().make(queries, info, vk().vkCreateQueryPool, vk().vkDestroyQueryPool,
                                  VK_OBJECT_TYPE_QUERY_POOL, name);
   if (result != VK_SUCCESS) return state().failure(result, "creating the timestamps of '{}'", name);
-  return {};
-}
-
-Result<void> Recording::Impl::createCommandBuffer() {
-  auto poolInfo = typed<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
-  poolInfo.queueFamilyIndex = state().probe.queueFamily;
-  VkResult result = state().make(pool, poolInfo, vk().vkCreateCommandPool, vk().vkDestroyCommandPool,
-                                 VK_OBJECT_TYPE_COMMAND_POOL, name);
-  if (result != VK_SUCCESS) return state().failure(result, "recording '{}'", name);
-  auto info = typed<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
-  info.commandPool = pool.get();
-  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
-  info.commandBufferCount = 1;
-  result = vk().vkAllocateCommandBuffers(state().raw(), &info, &commands);
-  if (result != VK_SUCCESS) return state().failure(result, "recording '{}'", name);
-  state().setName(VK_OBJECT_TYPE_COMMAND_BUFFER, commands, name);
   return {};
 }
 
@@ -155,7 +138,7 @@ Result<std::unique_ptr<Recording>> Recording::create(Device& device, std::vector
   impl.timestamps = options.timestamps;
   TG_CHECK(impl.createQueries(countOf(commands).kernels()));
   TG_CHECK(impl.descriptors.create(impl.state(), commands, impl.name));
-  TG_CHECK(impl.createCommandBuffer());
+  TG_TRY(impl.commands, makeCommands(impl.state(), impl.pool, impl.state().work.family, impl.name));
   TG_CHECK(impl.record(commands));
   return recording;
 }

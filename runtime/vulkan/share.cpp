@@ -40,7 +40,9 @@ Result<SharedMemory> shareMemory(const Buffer& buffer) {
   return out;
 }
 
-Result<int> shareSubmissions(Device& device) { return share(device.state(), device.state().timeline.get()); }
+Result<int> shareSubmissions(Device& device) {
+  return share(device.state(), device.state().work.timeline.get());
+}
 
 struct ExternalTimeline::Impl {
   std::shared_ptr<Device> device;

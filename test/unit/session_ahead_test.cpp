@@ -55,33 +55,58 @@ class SessionAhead : public SessionTest {
       EXPECT_TRUE(sameBits(*session->downloadParamGrads(), *alone->downloadParamGrads())) << ahead;
     }
   }
+
+  /// Steps in flight with large inputs, no two alike. Returns the Vulkan objects that the session has made.
+  int64_t expectInputsOfTheirStep(const SessionOptions& given) {
+    std::string text = edited(kModel, "%x: tensor<5x3xf32>, %y: tensor<5x2xf32>",
+                              "%x: tensor<5x3xf32>, %y: tensor<5x2xf32>, %more: tensor<700x512xf32>");
+    text = edited(text, "return %loss : tensor<f32>",
+                  "%m = tg.mean %more {axes = [0, 1]} : tensor<f32>\n"
+                  "    %both = tg.add %loss, %m : tensor<f32>\n    return %both : tensor<f32>");
+    auto small = open(parsed(kModel), options());
+    const int64_t others = vulkan::liveHandles();
+    auto session = open(parsed(text), given);
+    EXPECT_GT(session->info().ioBytes, 1 << 20);
+    for (int64_t step = 1; step <= 4; ++step) {
+      Inputs inputs = batchOf(step);
+      inputs.insert_or_assign("more", ramp({700, 512}, static_cast<double>(step), 0));
+      auto begun = session->beginStep(inputs);
+      EXPECT_TRUE(begun) << begun.error().str();
+    }
+    for (int64_t step = 1; step <= 4; ++step) {
+      auto done = session->endStep();
+      EXPECT_TRUE(done) << done.error().str();
+      EXPECT_NEAR(done->loss, small->step(batchOf(step))->loss + static_cast<double>(step), 1e-4);
+    }
+    EXPECT_TRUE(sameBits(*session->downloadParams(), *small->downloadParams()));
+    return vulkan::liveHandles() - others;
+  }
 };
 
 TEST_F(SessionAhead, StepsGiveTheSameBits) { expectSameBits(kModel); }
 
 // Rows enough that inputs, kept captures and gradients are copied to and from the lanes.
-TEST_F(SessionAhead, SoDoThoseOfLargeValues) {
-  std::string text = edited(kModel, "%x: tensor<5x3xf32>, %y: tensor<5x2xf32>",
-                            "%x: tensor<5x3xf32>, %y: tensor<5x2xf32>, %more: tensor<700x512xf32>");
-  text = edited(text, "return %loss : tensor<f32>",
-                "%m = tg.mean %more {axes = [0, 1]} : tensor<f32>\n"
-                "    %both = tg.add %loss, %m : tensor<f32>\n    return %both : tensor<f32>");
-  auto session = open(parsed(text), options());
-  ASSERT_TRUE(session);
-  EXPECT_GT(session->info().ioBytes, 1 << 20);
-  auto small = open(parsed(kModel), options());
-  for (int64_t step = 1; step <= 4; ++step) {
-    Inputs inputs = batchOf(step);
-    inputs.insert_or_assign("more", ramp({700, 512}, static_cast<double>(step), 0));
-    auto begun = session->beginStep(inputs);
-    ASSERT_TRUE(begun) << begun.error().str();
+TEST_F(SessionAhead, SoDoThoseOfLargeValues) { expectInputsOfTheirStep(options()); }
+
+/// On a device whose inputs are uploaded beside the work of earlier steps.
+class SessionUploads : public SessionAhead {
+ protected:
+  void SetUp() override {
+    vulkan::DeviceOptions staged;
+    staged.validation = staged.stageTransfers = true;
+    auto opened = vulkan::Device::open(staged);
+    ASSERT_TRUE(opened) << opened.error().message();
+    device_ = *opened;
+    log_ = device_->validationLog();
+    ASSERT_TRUE(device_->uploadsBeside());
   }
-  for (int64_t step = 1; step <= 4; ++step) {
-    auto done = session->endStep();
-    ASSERT_TRUE(done) << done.error().str();
-    EXPECT_NEAR(done->loss, small->step(batchOf(step))->loss + static_cast<double>(step), 1e-4);
-  }
-  EXPECT_TRUE(sameBits(*session->downloadParams(), *small->downloadParams()));
+};
+
+TEST_F(SessionUploads, InputsAreThoseOfTheirStep) {
+  const int64_t before = expectInputsOfTheirStep(options());
+  SessionOptions limited = options();
+  limited.memory = "1GiB";
+  EXPECT_LT(expectInputsOfTheirStep(limited), before) << "a budget leaves no memory for uploads";
 }
 
 // A result that is larger than a lane takes, and one that is the parameter itself, are read before the next
