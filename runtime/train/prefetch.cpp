@@ -2,7 +2,7 @@
 #include "runtime/train/prefetch.h"
 
 #include <algorithm>
-#include <system_error>
+#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,11 +21,12 @@ Prefetcher::Prefetcher(std::string what, Make make, int64_t first, int64_t last,
     : what_(std::move(what)), make_(std::move(make)), last_(last), taken_(first), begun_(first),
       places_(std::max<size_t>(workers, 2)) {
   auto work = [this]() noexcept { this->work(); };
-  workers_.emplace_back(work);
+  workers = std::max<size_t>(workers, 1);
+  workers_.reserve(workers);
   try {
     while (workers_.size() < workers) workers_.emplace_back(work);
-  } catch (const std::system_error&) {
-    // If the system cannot start another thread, those that run do all the work.
+  } catch (const std::exception&) {
+    // If the system cannot start another thread, those that run do all the work, or else `next` does.
   }
 }
 
@@ -67,6 +68,7 @@ Result<Inputs> Prefetcher::next() {
   std::unique_lock lock(mutex_);
   if (taken_ > last_) return fail("{} {} is the last", what_, last_);
   Place& place = placeOf(taken_);
+  if (workers_.empty() && !place.ready()) place = prepare(taken_);
   changed_.wait(lock, [&] { return place.ready(); });
   if (place.thrown)
     return withinMemory(nullptr, fmt::format("{} {}", what_, taken_),

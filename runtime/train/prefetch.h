@@ -22,7 +22,8 @@ class Prefetcher {
  public:
   using Make = std::function<Result<Inputs>(int64_t index)>;
   /// `what` names a batch in errors, as in "the batch of step". As many batches as there are `workers`, but at least
-  /// two, are ready or being prepared; each of the workers is a thread, which calls `make`.
+  /// two, are ready or being prepared; each of the workers is a thread, which calls `make`. If the system starts no
+  /// thread, `next` calls it.
   Prefetcher(std::string what, Make make, int64_t first, int64_t last, size_t workers = usualWorkers());
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;

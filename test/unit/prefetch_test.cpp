@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches made ahead: their order, how far ahead, errors, and an end before the last.
+#include <pthread.h>
+
 #include <atomic>
 #include <chrono>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
+#include "runtime/train/feed.h"
 #include "runtime/train/prefetch.h"
 #include "test/unit/data_test_support.h"
 
@@ -132,6 +136,28 @@ TEST(Prefetcher, EndsWithoutItsBatchesBeingTaken) {
   const Counter feed;
   Prefetcher none = ahead(feed, 5, 4);
   EXPECT_FAILS(none.next(), "batch 4 is the last");
+}
+
+// A run must not end because an evaluation gets no thread.
+TEST(Prefetcher, WithoutThreadsTheCallerPrepares) {
+  pthread_attr_t usual, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(pthread_attr_init(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 50), 0);  // more than there are addresses
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  Counter feed;
+  feed.fails = 3;
+  std::optional<Prefetcher> prefetcher;
+  EXPECT_NO_THROW(prefetcher.emplace(
+      "batch", [&feed](int64_t step) { return feed.batch(step); }, 1, 10, 4));
+  ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
+  ASSERT_TRUE(prefetcher);
+  EXPECT_EQ(feed.made, 0);
+  EXPECT_EQ(prefetcher->next()->at("x").at(0), 1);
+  EXPECT_EQ(prefetcher->next()->at("x").at(0), 2);
+  EXPECT_FAILS(prefetcher->next(), "no rows at step 3");
+  EXPECT_FAILS(prefetcher->next(), "no rows at step 3");
+  EXPECT_EQ(feed.made, 3);
 }
 
 }  // namespace
