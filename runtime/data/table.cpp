@@ -194,7 +194,7 @@ std::string Table::str() const {
 }
 
 Result<void> Table::hold(size_t most) {
-  if (held_ || byteCount_ > most) return {};
+  if (held_ || file_->inMemory() || byteCount_ > most) return {};
   TG_TRY(auto bytes, file_->beginning(start_ + byteCount_));
   held_ = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   return {};

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that are mapped or unpacked: IDX, gzip, raw elements, tokens, and ones larger than memory.
 #include <fcntl.h>
+#include <malloc.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cmath>
+#include <fstream>
 #include <numeric>
 #include <thread>
 
@@ -225,6 +228,36 @@ TEST_F(Files, AFileThatShrinksIsAnError) {
   EXPECT_FAILS(table->range(0, 5), "changed while in use");
   EXPECT_FAILS(Table::openRaw(path("none.bin"), FileType::u8, {1}), "none.bin", "No such file");
   EXPECT_FAILS(Table::openRaw(directory_, FileType::u8, {1}), "a directory");
+}
+
+TEST_F(Files, RowsThatAreHeldStayAsTheyWere) {
+  const std::string file = put("h.npy", npy("<f4", "(3,)", le<float>({1, 2, 3})));
+  auto held = Table::openNpy(file), read = Table::openNpy(file);
+  ASSERT_OK(held);
+  ASSERT_OK(read);
+  ASSERT_TRUE(held->hold(12));
+  ASSERT_TRUE(read->hold(11)) << "a byte too large";
+  put("h.npy", npy("<f4", "(3,)", le<float>({1, 5, 3})));
+  EXPECT_EQ(rowsOf(held, {2, 1}), (std::vector<double>{3, 2}));
+  EXPECT_EQ(rowsOf(read, {2, 1}), (std::vector<double>{3, 5}));
+  std::filesystem::resize_file(file, 20);
+  EXPECT_FAILS(held->gather(std::vector<int64_t>{0}), "h.npy", "changed while in use");
+  EXPECT_FAILS(held->range(0, 1), "changed while in use");
+}
+
+TEST_F(Files, ContentsOfAPipeAreHeldOnce) {
+  const std::string pipe = path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  constexpr size_t kSize = size_t{16} << 20;
+  std::thread writer([&] { std::ofstream(pipe) << std::string(kSize, 'a'); });
+  auto table = Table::openRaw(pipe, FileType::u8, {Shape::kDynamic});
+  writer.join();
+  ASSERT_OK(table);
+  const auto before = ::mallinfo2();
+  ASSERT_TRUE(table->hold(kSize));
+  const auto after = ::mallinfo2();
+  EXPECT_LT(after.uordblks + after.hblkhd, before.uordblks + before.hblkhd + kSize / 2);
+  EXPECT_EQ(rowsOf(table, {kSize - 1}), (std::vector<double>{'a'}));
 }
 
 TEST_F(Files, TokenFilesFollowOneAnother) {
