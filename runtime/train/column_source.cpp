@@ -208,12 +208,13 @@ bool mayNotFit(FileType given, DType type) {
 /// Converts all rows once if some element could be wrong: ids, and integers and booleans that may not fit.
 Result<void> scan(const Table& table, const InputSpec& spec, const Item& func, const Value& arg) {
   const bool ids = idLimit(func, &arg) > 0, narrows = mayNotFit(table.fileType(), arg.type.dtype);
-  if (spec.divisor || (!ids && !narrows)) return {};
+  const bool quotients = spec.divisor && table.fileType() != FileType::boolean;
+  if (quotients || (!ids && !narrows)) return {};
   constexpr int64_t kElements = 1 << 20;
   const int64_t each =
       std::max<int64_t>(1, kElements * table.rows() / std::max<int64_t>(1, table.shape().elements()));
   for (int64_t first = 0; first < table.rows(); first += each) {
-    TG_TRY(const HostArray piece, table.range(first, std::min(each, table.rows() - first)));
+    TG_TRY(const HostArray piece, table.range(first, std::min(each, table.rows() - first), Beyond::infinite));
     if (!ids) continue;
     const int64_t foreign = foreignId(func, arg, piece);
     if (foreign < piece.elements()) return foreignIn(func, arg, table.path(), piece.at(foreign));

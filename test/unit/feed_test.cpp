@@ -390,6 +390,17 @@ TEST_F(FeedTest, WrongBindingsAreRefused) {
                "i.npy", "holds the id 5, but %y indexes 2 rows: ids are 0 … 1");
 }
 
+TEST_F(FeedTest, BooleansAreJudgedBeforeTheFirstStepAlsoIfDivided) {
+  const std::string good(10, '\1'), bad = good.substr(1) + '\5';
+  FeedOptions options;
+  options.train = "s=@" + put("b.npy", npy("|b1", "(10,)", bad)) + "/2";
+  EXPECT_FAILS(open(options, "constants"), "input 's'", "b.npy", "expected booleans stored as 0 or 1, got 5");
+  options.train = "s=@" + put("g.npy", npy("|b1", "(10,)", good)) + "/1e-300";
+  const auto feed = open(options, "constants");
+  ASSERT_OK(feed);
+  EXPECT_HAS((*feed)->notFinite(1), "s is inf in row ");
+}
+
 TEST_F(FeedTest, UnsignedIdsAreJudgedToo) {
   ASSERT_OK(open("i=[0,6,1,2]", "unsigned"));
   EXPECT_FAILS(open("i=[0,4000000000,1,2]", "unsigned"), "holds the id 4000000000, but %i indexes 7 rows");
