@@ -100,7 +100,7 @@ struct Export : Verb {
     TG_CHECK(withCode(exitUsage, mayWriteBundle(flags.out, flags.force)));
     TG_CHECK(withCode(exitUsage, mayMakeFolder("--out", flags.out)));
     TG_TRY(const Source source, sourceOf(flags));
-    if (!source.weights) return usageError("give the parameters: --weights=model.safetensors");
+    if (!source.weights) return noParameters(app, flags.source);
     ModelFlags model;
     model.file = source.module.string();
     TG_TRY(const std::unique_ptr<Module> module, loadModule(app, model));
