@@ -146,7 +146,7 @@ class Verification {
 
   /// Compares kernel by kernel. `expected`: the whole function is known to differ.
   Result<int> walk(const std::string& function, const Inputs& inputs, bool expected) {
-    TG_TRY(auto steps, withCode(exitDevice, KernelSteps::create(*spirv_, function, device_)));
+    TG_TRY(auto steps, fromDevice(KernelSteps::create(*spirv_, function, device_)));
     TG_CHECK(withCode(exitDevice, steps.begin(storage_, inputs)));
     KernelStep step;
     while (true) {
