@@ -49,10 +49,9 @@ std::string asSpec(const std::string& name, const HostArray& array) {
   return text + (shown < array.elements() ? fmt::format(",… {} more]", array.elements() - shown) : "]");
 }
 
-/// The function to call: the only one, or @predict.
-Result<const Item*> entryOf(const Module& module, const std::string& wanted) {
+/// The function to call: that of this name, the only one, or @predict.
+Result<const Item*> entryOf(const Module& module, const std::string& name) {
   std::vector<Item*> funcs = module.all(ItemKind::func);
-  std::string name = wanted.starts_with('@') ? wanted.substr(1) : wanted;
   if (name.empty() && funcs.size() == 1) return funcs.front();
   const Item* found = module.func(name.empty() ? "predict" : name);
   if (found) return found;
@@ -255,19 +254,23 @@ struct Exec : Verb {
   Result<int> run(CLI::App& app, const Arguments&) override {
     TG_CHECK(withCode(exitUsage, checkOutputs(flags, model)));
     TG_TRY(std::unique_ptr<Module> module, loadModule(app, model));
-    TG_TRY(const Item* entry, entryOf(*module, flags.entry));
+    const std::string wanted = flags.entry.starts_with('@') ? flags.entry.substr(1) : flags.entry;
+    // The passes may add functions, inputs and results.
+    std::unique_ptr<Module> called = clone(*module);
+    TG_CHECK(runFirst(model.pipeline, called, {}));
+    TG_TRY(const Item* entry, entryOf(*called, wanted));
     TG_CHECK(checkResults(*entry, flags));
     TG_TRY(Inputs inputs, inputsOf(*entry, flags.inputs));
     TG_CHECK(withCode(exitUsage, checkAllGiven(*entry, inputs)));
-    if (model.notes) noteForeignIds(*entry, inputs);
     std::string name = entry->name;
+    const Item* written = module->func(name);
+    if (model.notes && written) noteForeignIds(*written, inputs);
     InputViews shaped = inputs;
     TG_TRY(const auto size, batchOf(*entry, shaped));
     if (size && !hasBatch(*entry, *size)) {
       if (model.notes) fmt::print(stderr, "note: @{} is compiled for a batch of {}\n", name, *size);
       TG_CHECK(setBatch(name, *size, module));
     }
-
     model.captures = flags.captures;
     model.states = true;
     TG_TRY(const OpenModel open, openModel(model, std::move(module), {name}));

@@ -213,8 +213,16 @@ Result<std::unique_ptr<Module>> loadModule(const CLI::App& app, const ModelFlags
 Result<std::unique_ptr<Module>> loadModel(const CLI::App& app, ModelFlags& flags,
                                           const std::string& function) {
   TG_TRY(std::unique_ptr<Module> module, loadModule(app, flags));
+  if (module->func(function)) {
+    takeOwnPipeline(*module, flags, function);
+    return module;
+  }
+  // The passes may make it, as append-grad{accumulate=4} makes @apply.
+  takeOwnPipeline(*module, flags, kTrain);
+  TG_TRY(const std::string pipeline, forRanks(flags, flags.pipeline));
+  TG_CHECK(runFirst(pipeline, module, toldOn(flags)));
+  flags.pipeline.clear();
   if (!module->func(function)) return fail("{} has no function @{}", flags.file, function);
-  takeOwnPipeline(*module, flags, function);
   return module;
 }
 

@@ -181,8 +181,8 @@ Result<std::unique_ptr<Module>> loadModule(const CLI::App& app, const ModelFlags
 /// folder; otherwise "".
 Result<std::string> takeRun(ModelFlags& flags);
 
-/// The same for a module that must have `function`. If that has no updates yet and no passes were given, the module's
-/// own train_pipeline is used.
+/// The same for a module that must have `function`, or whose passes make it. If that has no updates yet and no passes
+/// were given, the module's own train_pipeline is used.
 Result<std::unique_ptr<Module>> loadModel(const CLI::App& app, ModelFlags& flags,
                                           const std::string& function);
 
