@@ -58,7 +58,8 @@ Result<void> checkTypes(std::string_view function, const std::vector<std::pair<s
 }
 
 Result<void> checkInputs(std::string_view function,
-                         const std::vector<std::pair<std::string, Type>>& arguments, const InputViews& inputs) {
+                         const std::vector<std::pair<std::string, Type>>& arguments,
+                         const InputViews& inputs) {
   TG_CHECK(checkTypes(function, arguments, inputs));
   for (const auto& [name, array] : inputs) TG_CHECK(checkBytes(function, name, array));
   return {};

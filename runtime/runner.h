@@ -140,6 +140,7 @@ Result<void> checkTypes(std::string_view function, const std::vector<std::pair<s
                         const InputViews& inputs);
 /// The same, and also checks the bytes of each input against its type.
 Result<void> checkInputs(std::string_view function,
-                         const std::vector<std::pair<std::string, Type>>& arguments, const InputViews& inputs);
+                         const std::vector<std::pair<std::string, Type>>& arguments,
+                         const InputViews& inputs);
 
 }  // namespace tg

@@ -105,9 +105,8 @@ Result<void> Session::checkParts(const std::string& function, const InputViews& 
 }
 
 /// Begins one call with these inputs and the host scalars that they lack.
-Result<std::shared_ptr<PendingCall>> Session::beginCall(Begun& begun, InputViews inputs,
-                                                        const std::vector<std::string>& captures,
-                                                        int64_t part) {
+Result<std::shared_ptr<PendingCall>>
+Session::beginCall(Begun& begun, InputViews inputs, const std::vector<std::string>& captures, int64_t part) {
   TG_TRY(begun.callable, program_->callable(begun.function, inputs, captures));
   const uint32_t* drawn = valueIn(draws_, begun.function);
   Inputs scalars;

@@ -185,7 +185,8 @@ uint64_t Device::submitted() { return state_->newest(); }
 
 Result<uint64_t> Device::completed() {
   uint64_t value = 0;
-  VkResult result = state_->vk().vkGetSemaphoreCounterValue(state_->raw(), state_->work.timeline.get(), &value);
+  VkResult result =
+      state_->vk().vkGetSemaphoreCounterValue(state_->raw(), state_->work.timeline.get(), &value);
   if (result != VK_SUCCESS) return state_->failure(result, "asking what has finished");
   return value;
 }
