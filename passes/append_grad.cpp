@@ -345,8 +345,8 @@ static void remarkUnscaled(const Item& func, const PassContext& context) {
   for (const Op* op : func.body.ops) {
     if (multipliedAs(*op) != "f16") continue;
     return context.remark(op->loc,
-                          "{} is of f16, in which small gradients become 0; run "
-                          "mixed-precision{{precision=f16}} after append-grad, which scales the loss",
+                          "{} is of f16, in which small gradients become 0, unless "
+                          "mixed-precision{{precision=f16}} behind append-grad scales the loss",
                           op->info().name);
   }
 }
