@@ -111,20 +111,9 @@ VkResult createDeviceObjects(DeviceState& state) {
                                VK_OBJECT_TYPE_PIPELINE_CACHE, "pipelines");
   if (result != VK_SUCCESS) return result;
 
-  auto poolInfo = typed<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
-  poolInfo.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT | VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
-  poolInfo.queueFamilyIndex = state.probe.queueFamily;
-  result = state.make(state.transferPool, poolInfo, vk.vkCreateCommandPool, vk.vkDestroyCommandPool,
-                      VK_OBJECT_TYPE_COMMAND_POOL, "transfers");
-  if (result != VK_SUCCESS) return result;
-
-  auto commands = typed<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
-  commands.commandPool = state.transferPool.get();
-  commands.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
-  commands.commandBufferCount = 1;
-  result = vk.vkAllocateCommandBuffers(state.raw(), &commands, &state.transferCommands);
-  if (result == VK_SUCCESS) state.setName(VK_OBJECT_TYPE_COMMAND_BUFFER, state.transferCommands, "transfer");
-  return result;
+  return makeCommands(state, state.work.family,
+                      VK_COMMAND_POOL_CREATE_TRANSIENT_BIT | VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+                      "transfers", state.transferPool, state.transferCommands);
 }
 
 }  // namespace

@@ -60,8 +60,8 @@ struct DeviceOptions {
   std::string select = "auto";
   /// Enables the Khronos validation layer with synchronization validation; an error if the layer is not installed.
   bool validation = false;
-  /// Never maps device memory, so that every transfer goes through staging, even if memory is unified; and uploads take
-  /// the queue of all other work if the device has none for them. So a CPU device does what discrete ones do.
+  /// A CPU device does what a discrete GPU does: device memory is never mapped, so that every transfer goes through
+  /// staging, and inputs are uploaded beside other work, on the same queue if the device has no other.
   bool stageTransfers = false;
   /// Ids of messages to ignore (such as "SYNC-HAZARD-WRITE-AFTER-READ"): known false positives.
   std::vector<std::string> ignoredMessages;

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <thread>
 
+#include "runtime/vulkan/recording.h"
+
 namespace tg::vulkan {
 
 LogicalDevice::~LogicalDevice() {
@@ -125,23 +127,29 @@ uint64_t DeviceState::newest() {
   return work.submitted;
 }
 
-Result<VkCommandBuffer> makeCommands(DeviceState& state, Handle<VkCommandPool>& pool, uint32_t family,
-                                     const std::string& name) {
+VkResult makeCommands(DeviceState& state, uint32_t family, VkCommandPoolCreateFlags flags,
+                      const std::string& name, Handle<VkCommandPool>& pool, VkCommandBuffer& commands) {
   const VolkDeviceTable& vk = state.vk();
   auto poolInfo = typed<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
+  poolInfo.flags = flags;
   poolInfo.queueFamilyIndex = family;
   VkResult result = state.make(pool, poolInfo, vk.vkCreateCommandPool, vk.vkDestroyCommandPool,
                                VK_OBJECT_TYPE_COMMAND_POOL, name);
-  if (result != VK_SUCCESS) return state.failure(result, "recording '{}'", name);
+  if (result != VK_SUCCESS) return result;
   auto info = typed<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
   info.commandPool = pool.get();
   info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
   info.commandBufferCount = 1;
-  VkCommandBuffer commands = VK_NULL_HANDLE;
   result = vk.vkAllocateCommandBuffers(state.raw(), &info, &commands);
-  if (result != VK_SUCCESS) return state.failure(result, "recording '{}'", name);
-  state.setName(VK_OBJECT_TYPE_COMMAND_BUFFER, commands, name);
-  return commands;
+  if (result == VK_SUCCESS) state.setName(VK_OBJECT_TYPE_COMMAND_BUFFER, commands, name);
+  return result;
+}
+
+void recordCopy(const VolkDeviceTable& vk, VkCommandBuffer commands, const Copy& copy) {
+  const VkBufferCopy region{VkDeviceSize(copy.sourceOffset), VkDeviceSize(copy.targetOffset),
+                            VkDeviceSize(copy.bytes)};
+  vk.vkCmdCopyBuffer(commands, copy.source->allocation().buffer.get(), copy.target->allocation().buffer.get(),
+                     1, &region);
 }
 
 void memoryBarrier(const VolkDeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags srcStage,

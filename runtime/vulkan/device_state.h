@@ -18,6 +18,7 @@
 namespace tg::vulkan {
 
 class Pipeline;
+struct Copy;
 
 struct LogicalDevice {
   VkDevice raw = VK_NULL_HANDLE;
@@ -125,9 +126,11 @@ Result<Allocation> allocate(DeviceState& state, const BufferOptions& options);
 /// A timeline semaphore that begins at 0. If the device is shared, another API can import it.
 Result<Handle<VkSemaphore>> makeTimeline(DeviceState& state, const std::string& name);
 
-/// A command buffer of a new pool, which owns it.
-Result<VkCommandBuffer> makeCommands(DeviceState& state, Handle<VkCommandPool>& pool, uint32_t family,
-                                     const std::string& name);
+/// Makes a pool for a queue family, and a command buffer of it, which the pool owns.
+VkResult makeCommands(DeviceState& state, uint32_t family, VkCommandPoolCreateFlags flags,
+                      const std::string& name, Handle<VkCommandPool>& pool, VkCommandBuffer& commands);
+/// Records a copy between buffers.
+void recordCopy(const VolkDeviceTable& vk, VkCommandBuffer commands, const Copy& copy);
 
 /// Records a barrier over all memory, between the given stages and accesses.
 void memoryBarrier(const VolkDeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags srcStage,

@@ -47,12 +47,7 @@ struct Recording::Impl {
     vk().vkCmdFillBuffer(commands, fill.buffer->allocation().buffer.get(), VkDeviceSize(fill.offset),
                          VkDeviceSize((fill.bytes + 3) / 4 * 4), fill.value);
   }
-  void add(const Copy& copy) {
-    const VkBufferCopy region{VkDeviceSize(copy.sourceOffset), VkDeviceSize(copy.targetOffset),
-                              VkDeviceSize(copy.bytes)};
-    vk().vkCmdCopyBuffer(commands, copy.source->allocation().buffer.get(),
-                         copy.target->allocation().buffer.get(), 1, &region);
-  }
+  void add(const Copy& copy) { recordCopy(vk(), commands, copy); }
 };
 
 Result<void> Recording::Impl::createQueries(int64_t work) {
@@ -138,7 +133,9 @@ Result<std::unique_ptr<Recording>> Recording::create(Device& device, std::vector
   impl.timestamps = options.timestamps;
   TG_CHECK(impl.createQueries(countOf(commands).kernels()));
   TG_CHECK(impl.descriptors.create(impl.state(), commands, impl.name));
-  TG_TRY(impl.commands, makeCommands(impl.state(), impl.pool, impl.state().work.family, impl.name));
+  DeviceState& state = impl.state();
+  VkResult result = makeCommands(state, state.work.family, 0, impl.name, impl.pool, impl.commands);
+  if (result != VK_SUCCESS) return state.failure(result, "recording '{}'", impl.name);
   TG_CHECK(impl.record(commands));
   return recording;
 }

@@ -12,7 +12,7 @@ struct Upload::Impl {
   VkCommandBuffer commands = VK_NULL_HANDLE;
 };
 
-Result<std::unique_ptr<Upload>> Upload::create(Device& device, const Copy& copy, std::string name) {
+Result<std::unique_ptr<Upload>> Upload::create(Device& device, const Copy& copy, const std::string& name) {
   DeviceState& state = device.state();
   if (!device.uploadsBeside()) return fail("{} has no queue for uploads", state.probe.info.name);
   TG_CHECK(checkCommand(device, copy));
@@ -20,15 +20,13 @@ Result<std::unique_ptr<Upload>> Upload::create(Device& device, const Copy& copy,
   upload->impl_ = std::make_unique<Impl>();
   Impl& impl = *upload->impl_;
   impl.owner = device.shared_from_this();
-  TG_TRY(impl.commands, makeCommands(state, impl.pool, state.uploads.family, name));
+  VkResult result = makeCommands(state, state.uploads.family, 0, name, impl.pool, impl.commands);
+  if (result != VK_SUCCESS) return state.failure(result, "recording '{}'", name);
   const VolkDeviceTable& vk = state.vk();
   auto begin = typed<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
-  VkResult result = vk.vkBeginCommandBuffer(impl.commands, &begin);
+  result = vk.vkBeginCommandBuffer(impl.commands, &begin);
   if (result != VK_SUCCESS) return state.failure(result, "recording '{}'", name);
-  const VkBufferCopy region{VkDeviceSize(copy.sourceOffset), VkDeviceSize(copy.targetOffset),
-                            VkDeviceSize(copy.bytes)};
-  vk.vkCmdCopyBuffer(impl.commands, copy.source->allocation().buffer.get(),
-                     copy.target->allocation().buffer.get(), 1, &region);
+  recordCopy(vk, impl.commands, copy);
   result = vk.vkEndCommandBuffer(impl.commands);
   if (result != VK_SUCCESS) return state.failure(result, "recording '{}'", name);
   return upload;

@@ -10,12 +10,12 @@
 
 namespace tg::vulkan {
 
-/// A copy from a buffer of kind `host` to one of kind `device`, on a queue that only transfers. It is recorded once and
-/// begun many times. Not thread-safe.
+/// A copy from a buffer of kind `host` to one of kind `device`, on the device's queue for uploads. It is recorded once
+/// and begun many times. Not thread-safe.
 class Upload {
  public:
   /// An error if the device has no such queue (`Device::uploadsBeside`), or if the copy is no valid command.
-  static Result<std::unique_ptr<Upload>> create(Device& device, const Copy& copy, std::string name);
+  static Result<std::unique_ptr<Upload>> create(Device& device, const Copy& copy, const std::string& name);
   /// Waits for the copy begun last.
   ~Upload();
   Upload(const Upload&) = delete;
