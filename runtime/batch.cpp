@@ -92,6 +92,7 @@ Type withBatchOf(const Value& argument, const Shape& given) {
 Result<InputViews> partOf(const Item& func, const InputViews& inputs, int64_t part, int64_t parts,
                           Inputs& copies) {
   TG_CHECK(checkNames(func, inputs));
+  if (parts == 1) return inputs;
   InputViews out;
   for (const auto& [name, whole] : inputs) {
     const Value* argument = func.arg(name);

@@ -131,17 +131,14 @@ Result<Session::Begun> Session::begin(const std::string& function, const InputVi
     TG_TRY(due, dueBehind(begun.out.step));
   }
   if (parts > 1) TG_CHECK(checkParts(function, inputs, captures));
-  for (int64_t part = 0; part + 1 < parts; ++part) {
+  const std::vector<std::string> none;
+  for (int64_t part = 0; part < parts; ++part) {
+    const bool last = part + 1 == parts;
     Inputs copies;
-    TG_TRY(const InputViews rows, partOf(*func, inputs, part, parts, copies));
-    TG_TRY(begun.parts.emplace_back(), beginCall(begun, rows, {}, part));
+    TG_TRY(InputViews rows, partOf(*func, inputs, part, parts, copies));
+    TG_TRY((last ? begun.call : begun.parts.emplace_back()),
+           beginCall(begun, std::move(rows), last ? captures : none, part));
   }
-  Inputs copies;
-  InputViews rows = inputs;
-  if (parts > 1) {
-    TG_TRY(rows, partOf(*func, inputs, parts - 1, parts, copies));
-  }
-  TG_TRY(begun.call, beginCall(begun, std::move(rows), captures, parts - 1));
   if (!trains) {
     if (drawsByHost(*begun.callable.func, inputs)) ++draws_[function];
     return begun;

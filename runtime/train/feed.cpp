@@ -187,7 +187,8 @@ class RankFeed : public Feed {
     Inputs part;
     TG_TRY(const InputViews views, partOf(*source_->func("train"), inputs, part_, split_, part));
     for (const auto& [name, view] : views)
-      part.try_emplace(name, HostArray{view.dtype, view.shape, {view.bytes.begin(), view.bytes.end()}});
+      if (!part.contains(name))
+        part.emplace(name, HostArray{view.dtype, view.shape, {view.bytes.begin(), view.bytes.end()}});
     return part;
   }
   /// Checks the inputs of all ranks, since all of them skip the step or end at it.
