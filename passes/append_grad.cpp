@@ -346,7 +346,7 @@ static void remarkUnscaled(const Item& func, const PassContext& context) {
     if (multipliedAs(*op) != "f16") continue;
     return context.remark(op->loc,
                           "{} is of f16, in which small gradients become 0, unless "
-                          "mixed-precision{{precision=f16}} behind append-grad scales the loss",
+                          "mixed-precision{{precision=f16}} after append-grad scales the loss",
                           op->info().name);
   }
 }

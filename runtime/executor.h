@@ -87,7 +87,8 @@ class Executor : public Runner {
   /// copies, and for all commands if the device was not opened for statistics.
   Result<std::vector<vulkan::KernelStatistics>> statistics(const std::string& function) const;
 
-  /// From now on takes no device memory but the module's buffers: inputs are not uploaded beside earlier calls.
+  /// Uses no device memory besides the module's buffers from now on: inputs are copied at the start of their call, not
+  /// while earlier calls run.
   void saveMemory() { savesMemory_ = true; }
 
   /// Chooses the timestamps of later calls (or none). The times of calls with timestamps are kept until `takeTimes`.

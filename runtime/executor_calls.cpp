@@ -187,14 +187,14 @@ Result<void> Executor::recordLane(Function& function, size_t index) {
   return {};
 }
 
-/// If inputs are to be uploaded beside other work: prepares that for the first `bytes` bytes of the lane, and lets the
-/// copies to @io read what was uploaded.
+/// If the first `bytes` bytes of the lane, its inputs, are to be uploaded beside other work: records that, and makes the
+/// copies to @io read the uploaded bytes.
 Result<void> Executor::uploadBeside(const Function& function, Lane& lane, int64_t bytes,
                                     std::span<vulkan::Copy> copies, LaneRecording& out) {
-  constexpr int64_t kRoom = 16;  // times the bytes: nearly full memory is left to others
+  constexpr int64_t kRoom = 16;  // so many times the bytes must be free: uploads do not take the last memory
   if (bytes < kLeastUpload || savesMemory_ || !device_->uploadsBeside()) return {};
-  if (!lane.inputs && device_->freeBytes() / kRoom < bytes) return {};
   if (!lane.inputs) {
+    if (device_->freeBytes() / kRoom < bytes) return {};
     TG_TRY(lane.inputs, Buffer::create(*device_, {function.name + ".inputs", bytes}));
   }
   TG_TRY(out.upload, vulkan::Upload::create(*device_, {lane.buffer.get(), 0, lane.inputs.get(), 0, bytes},

@@ -18,8 +18,8 @@ constexpr int64_t kMappedIoBytes = int64_t(1) << 20;
 /// The largest value that is copied through a lane. Larger ones are transferred in pieces while the device is idle.
 constexpr int64_t kLaneValueBytes = int64_t(64) << 20;
 
-/// From so many bytes on, inputs are uploaded beside the work of earlier calls, if the device can do that: to memory of
-/// the lane on the device, from where the call copies them to @io.
+/// Inputs of at least so many bytes are uploaded beside the work of earlier calls, if the device can do that. They go to
+/// the lane's memory on the device, and the call copies them from there to @io.
 constexpr int64_t kLeastUpload = int64_t(1) << 20;
 
 /// A call whose results stay in its lane until they are taken, or until another call needs the lane.
@@ -48,8 +48,8 @@ class Executor::Call : public PendingCall {
 
 struct Executor::Lane {
   std::shared_ptr<vulkan::Buffer> buffer;  ///< host-visible; null until first used
-  std::shared_ptr<vulkan::Buffer>
-      inputs;               ///< on the device, if inputs are uploaded beside other work; else null
+  /// On the device, if inputs are uploaded beside other work; else null.
+  std::shared_ptr<vulkan::Buffer> inputs;
   uint64_t submission = 0;  ///< the last call's submission
   std::weak_ptr<Call> call;
 };

@@ -25,7 +25,7 @@ namespace tg {
 /// Arrays with names, in a meaningful order such as that of a function's results.
 using NamedArrays = std::vector<std::pair<std::string, HostArray>>;
 using Inputs = std::map<std::string, HostArray>;
-/// Inputs that somebody else holds.
+/// Inputs by name, as views of arrays that must outlive them.
 struct InputViews : std::map<std::string, HostView> {
   InputViews() = default;
   InputViews(const Inputs& inputs) { add(inputs); }

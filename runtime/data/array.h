@@ -15,7 +15,7 @@ namespace tg {
 
 struct HostArray;
 
-/// The elements of an array in host memory that somebody else holds, as in a HostArray.
+/// A view of the elements of an array in host memory, such as a HostArray, which must outlive the view.
 struct HostView {
   DType dtype = DType::f32;
   Shape shape;

@@ -24,7 +24,7 @@ class DataFile {
   const std::string& path() const { return path_; }
   /// The size in bytes when the file was opened.
   size_t size() const { return size_; }
-  /// Whether these are the contents of a pipe, which take memory already.
+  /// Whether the contents are in memory: those of a pipe are read when it is opened.
   bool inMemory() const { return !file_; }
   /// Copies the bytes from `offset` on, which must lie inside the file. An error if the file was truncated meanwhile.
   Result<void> read(size_t offset, std::span<std::byte> to) const;

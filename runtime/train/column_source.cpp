@@ -226,7 +226,7 @@ Result<void> openRows(const std::string& binding, const SourceOptions& options, 
                       const Value& arg, Column& column) {
   auto known = options.opened->find(binding);
   if (known == options.opened->end()) {
-    constexpr size_t kMostHeld = size_t{256} << 20;
+    constexpr size_t kMostHeld = size_t{256} << 20;  // bytes of a file that is read into memory
     TG_TRY(Table opened, openTable(column.spec));
     TG_CHECK(opened.hold(kMostHeld));
     known = options.opened->emplace(binding, std::move(opened)).first;

@@ -47,7 +47,7 @@ Prefetcher::Place Prefetcher::prepare(int64_t index) const {
   return out;
 }
 
-// Batches are begun in their order, so whatever comes before a failure is being prepared or ready.
+// Workers take batches in order, so all batches before one that fails are prepared or being prepared.
 void Prefetcher::work() {
   for (;;) {
     std::unique_lock lock(mutex_);

@@ -51,8 +51,8 @@ class Prefetcher {
   const std::string what_;
   const Make make_;
   const int64_t last_;
-  int64_t taken_,
-      begun_;  ///< the batches to hand out next and to prepare next; guarded by the mutex, as all below
+  /// The batches to hand out next and to prepare next. The mutex guards them, and all members below.
+  int64_t taken_, begun_;
   bool stop_ = false;  ///< no further batch is begun
   std::vector<Place> places_;
   std::mutex mutex_;
