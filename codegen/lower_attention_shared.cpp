@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention{shared, tile, block}: the rows of both sides are in shared memory, scores and results in registers. A
-// step over a block of the other side:
+// attention{shared, tile, block}: a workgroup computes the scores of a block as a product, and then the results as
+// other products. Each passes through shared memory in steps, like a product of matrices:
 //
-//   scores: an invocation computes fours of own rows x `columns` other rows
+//                     block                        scores: a step has `deep` elements of the rows of both sides;
+//        other  ┌───────────────┐ deep             an invocation multiplies `tile` own rows by `columns` others
+//          deep └───────────────┘
+//         ┌───┐ ┌───────────────┐                  results: a step has `deep` rows of the other side and their
+//     own │   │ │ scores        │ rows             weights; an invocation adds to its own tile of each result
+//         └───┘ └───────────────┘
+//
 //   forward: the largest score of each row goes through shared memory; barrier
 //   p and ds go to shared memory; barrier
-//   results: an invocation adds to its own tile of each result
 
+#include <algorithm>
 #include <limits>
 #include <span>
 
@@ -39,7 +45,11 @@ class SharedAttention final : public AttentionWalk {
     return SharedTile::make(c_, rows, pitch, name);
   }
 
-  void begin() override;
+  void begin() override {}
+  std::vector<KV> loadBlock(const Index&) override { return {}; }
+  std::vector<KV> loadsAhead(const Index& block) override { return ahead_ = loadScores(0, block, {}); }
+  void forwardStep(std::span<KV> state, bool masked) override;
+  void gradientStep(std::span<KV> sums, bool masked) override;
   Parts vectorOf(int operand, const Index& row, const Index& column) override;
   void stage(int operand, const Index& row, const Index& column, std::span<const KV> vector) override;
   KV zero() override { return kernel_.splat(KernelBuilder::f32(0)); }
@@ -52,30 +62,55 @@ class SharedAttention final : public AttentionWalk {
   KV largestOf(size_t row, const KV& before, const Parts& scores) override;
   void rescale(size_t row, const KV& by, std::span<KV> sums) override;
   KV visible(int64_t row, int64_t column) override;
-  std::pair<KV, KV> statistics(int64_t column) override;
   void addProducts(int64_t column, const Parts& p, const Parts& ds, std::span<KV> sums) override;
   void finishForward(std::span<KV> largest, std::span<KV> total, std::span<KV> sums) override;
   void storeSum(size_t number, std::span<KV> parts) override;
 
-  void fill(int which);
+  /// Loads the first step of the product that comes next.
+  using Next = std::function<std::vector<KV>()>;
+  /// Adds the products of all steps to the sums.
+  void inSteps(int64_t steps, std::span<KV> sums, Pipeline::Load load, Pipeline::Store store,
+               const Pipeline::Body& body, const Next& next);
+  std::vector<KV> loadScores(int which, const Index& block, const Index& step);
+  std::vector<KV> loadResults(int operand, const Index& step);
+  Next nextScores(int which) {
+    return [this, which] { return loadScores(which, block_, {}); };
+  }
+  Next nextResults(int operand) {
+    return [this, operand] { return loadResults(operand, {}); };
+  }
+  Next nextBlock() {
+    return [this] { return loadScores(0, inside(plus(block_, 1), otherBlocks_), {}); };
+  }
+  void loadTurned(std::vector<KV>& out, int operand, const Index& first, int64_t count, int64_t extent,
+                  const Index& column);
+  std::span<const KV> storeTurned(const SharedTile& tile, int64_t count, std::span<const KV> loaded);
   KV numbers(int operand, int64_t four);
-  void putWeights(const SharedTile& tile, const Parts& values);
-  void addUp(const Sum& sum, const SharedTile& weights, const SharedTile& rows, std::span<KV> sums);
+  std::span<KV> takeAhead(std::span<KV> state);
+  KV numbersOf(int operand, int64_t four, int64_t column);
+  void putWeights(const Parts& values);
+  void addUp(const Sum& sum, int operand, std::span<KV> sums, const Next& next);
   /// Multiplies four rows of a result by the four lanes of `by`.
   void multiply(const Sum& sum, int64_t four, const KV& by, std::span<KV> parts);
 
-  /// The columns and fours of an invocation are interleaved with those of the others.
-  Index otherInBlock(int64_t column) { return plus(place_.column, column * placesAcross()); }
+  /// The fours of rows and columns of an invocation are interleaved with those of the others.
+  Index otherInBlock(int64_t column) {
+    const Index four = plus(place_.column, column / kLanes * placesAcross());
+    return plus(c_.space.scale(four, kLanes), column % kLanes);
+  }
   Index ownFour(int64_t four) { return plus(place_.row, four * placesDown()); }
   Index fourOf(const Sum& sum, int64_t four) { return plus(sum.place.row, four * sum.placesDown); }
   /// The first own row of a four.
   Index ownRow(const Index& four) { return c_.space.add(first_, c_.space.scale(four, kLanes)); }
 
   const AttentionBlocking& b_;
-  TilePlace place_;      ///< place of this invocation's scores
-  SharedTile own_[2];    ///< transposed: row d has element d of all own rows
-  SharedTile other_[2];  ///< an odd pitch, so that neighbouring rows are in other banks
-  SharedTile p_, ds_;    ///< row i has the weights of all own rows for row i of the block
+  TilePlace place_;         ///< place of this invocation's scores
+  int64_t deep_;            ///< elements of rows in a step of the scores
+  int64_t deepRows_;        ///< rows of the other side in a step of the results
+  SharedTile own_, other_;  ///< of a step of the scores, transposed: row d has element d of all rows
+  SharedTile rows_;         ///< of a step of the results: rows of the other side
+  std::vector<KV> ahead_;   ///< loaded for the first step of the next product
+  SharedTile weights_;      ///< p, then ds: row i has those of all own rows for row i of the block
   SharedTile partial_, shrink_;
   std::vector<Sum> sums_;
   KV isFirst_;  ///< whether the invocation is the first of those that share its own rows
@@ -92,13 +127,13 @@ SharedAttention::SharedAttention(LowerContext& c, const AttentionRegion& region,
                      .weighed = blocking.columns,
                      .atOnce = blocking.columns,
                      .vector = kLanes}),
-      b_(blocking), place_(placeOf(c.space, lane_, placesDown(), placesAcross())) {
-  own_[0] = tileOf(r_.width(r_.own[0]), fours(), "own");
-  if (!r_.isForward()) own_[1] = tileOf(r_.width(r_.own[1]), fours(), "own_2");
-  for (size_t i = 0; i < 2; ++i)
-    other_[i] = tileOf(b_.block, AttentionBlocking::pitch(r_.width(r_.other[i])), i == 0 ? "rows" : "rows_2");
-  if (r_.isForward() || r_.forKeys) p_ = tileOf(b_.block, fours(), "p");
-  if (!r_.isForward()) ds_ = tileOf(b_.block, fours(), "ds");
+      b_(blocking), place_(placeOf(c.space, lane_, placesDown(), placesAcross())),
+      deep_(AttentionBlocking::deepOf(r_.width(r_.other[0]), r_.width(r_.other[1]))),
+      deepRows_(b_.deepRows()) {
+  own_ = tileOf(deep_, AttentionBlocking::pitch(b_.rows), "own");
+  other_ = tileOf(deep_, AttentionBlocking::pitch(b_.block), "other");
+  rows_ = tileOf(deepRows_, std::max(r_.width(r_.other[0]), r_.width(r_.other[1])) / kLanes, "rows");
+  weights_ = tileOf(b_.block, AttentionBlocking::pitch(b_.rows), "weights");
   if (r_.isForward()) {
     partial_ = tileOf(placesAcross(), fours(), "partial");
     shrink_ = tileOf(1, fours(), "shrink");
@@ -118,29 +153,35 @@ KV SharedAttention::numbers(int operand, int64_t four) {
   return kernel_.vec(out);
 }
 
-/// Loads the own rows into shared memory, transposed: neighbours load neighbouring elements, each of four rows.
-void SharedAttention::fill(int which) {
-  const int operand = r_.own[which];
-  const int64_t width = r_.width(operand);
-  tasks(width * fours()).store([&](const Index& task) {
-    const Index d = c_.space.mod(task, width), four = c_.space.div(task, width);
+void SharedAttention::inSteps(int64_t steps, std::span<KV> sums, Pipeline::Load load, Pipeline::Store store,
+                              const Pipeline::Body& body, const Next& next) {
+  Pipeline pipeline(c_, steps, ahead_, std::move(load), std::move(store));
+  pipeline.carry(sums);
+  ahead_ = pipeline.runThen("step", body, next);
+  std::ranges::copy(pipeline.state(), sums.begin());
+}
+
+/// Loads deep_ elements, from `column` on, of `count` rows from `first` on, as vectors of four rows: neighbours load
+/// neighbouring elements.
+void SharedAttention::loadTurned(std::vector<KV>& out, int operand, const Index& first, int64_t count,
+                                 int64_t extent, const Index& column) {
+  tasks(deep_ * count / kLanes).load([&](const Index& task) {
+    const Index d = c_.space.add(column, c_.space.mod(task, deep_));
+    const Index row = c_.space.add(first, c_.space.scale(c_.space.div(task, deep_), kLanes));
     std::vector<KV> lanes;
     for (int64_t lane = 0; lane < kLanes; ++lane)
-      lanes.push_back(element(operand, inside(plus(ownRow(four), lane), r_.ownRows()), d));
-    KV value = kernel_.vec(lanes);
-    if (which == 0) value = kernel_.mul(value, kernel_.splat(KernelBuilder::f32(r_.scale)));
-    own_[which].write(c_, d, four, value);
+      lanes.push_back(element(operand, inside(plus(row, lane), extent), d));
+    out.push_back(kernel_.vec(lanes));
   });
 }
 
-void SharedAttention::begin() {
-  fill(0);
-  if (r_.isForward()) return;
-  fill(1);
-  for (int64_t four = 0; !r_.forKeys && four < d_.down; ++four) {
-    lse_.push_back(numbers(Of::lse, four));
-    delta_.push_back(numbers(Of::delta, four));
-  }
+std::span<const KV> SharedAttention::storeTurned(const SharedTile& tile, int64_t count,
+                                                 std::span<const KV> loaded) {
+  tasks(deep_ * count / kLanes).store([&](const Index& task) {
+    tile.write(c_, c_.space.mod(task, deep_), c_.space.div(task, deep_), loaded[0]);
+    loaded = loaded.subspan(1);
+  });
+  return loaded;
 }
 
 AttentionWalk::Parts SharedAttention::vectorOf(int operand, const Index& row, const Index& column) {
@@ -148,57 +189,65 @@ AttentionWalk::Parts SharedAttention::vectorOf(int operand, const Index& row, co
       element(operand, row, c_.space.add(c_.space.scale(column, kLanes), IndexSpace::lane())), kFour)};
 }
 
-void SharedAttention::stage(int operand, const Index& row, const Index& column, std::span<const KV> vector) {
-  other_[operand == r_.other[0] ? 0 : 1].write(c_, row, column, vector[0]);
+void SharedAttention::stage(int, const Index& row, const Index& column, std::span<const KV> vector) {
+  rows_.write(c_, row, column, vector[0]);
+}
+
+std::vector<KV> SharedAttention::loadScores(int which, const Index& block, const Index& step) {
+  std::vector<KV> out;
+  const Index column = c_.space.scale(step, deep_);
+  loadTurned(out, r_.own[which], first_, b_.rows, r_.ownRows(), column);
+  loadTurned(out, r_.other[which], firstOf(block), b_.block, r_.otherRows(), column);
+  return out;
 }
 
 AttentionWalk::Parts SharedAttention::scores(int which, int64_t) {
-  const SharedTile &own = own_[which], &other = other_[which];
-  // The loop along the width is fully unrolled for heads of 64, the loop of the sums in part: 10 % faster on an
-  // H200 than both in part, and a third faster than both in full.
-  const int64_t deep = r_.width(r_.own[which]) / kLanes, chunk = divisor(deep, {16, 12, 8, 4, 3, 2, 1});
   const auto down = static_cast<size_t>(d_.down), across = static_cast<size_t>(d_.across);
-  auto step = [&](const KV& round, std::vector<KV> acc) {
-    for (int64_t part = 0; part < chunk; ++part) {
-      const Index quad = plus(c_.space.scale(c_.space.variable(round, deep / chunk), chunk), part);
-      Parts theirs, ours;
-      for (int64_t column = 0; column < d_.across; ++column)
-        theirs.push_back(other.read(c_, otherInBlock(column), quad));
-      for (int64_t d = 0; d < kLanes; ++d)
-        for (const KV& each :
-             own.vectors(c_, plus(c_.space.scale(quad, kLanes), d), place_.row, d_.down, placesDown()))
-          ours.push_back(each);
-      for (size_t d = 0; d < kLanes; ++d)
-        for (size_t column = 0; column < across; ++column)
-          for (size_t four = 0; four < down; ++four) {
-            KV& sum = acc[column * down + four];
-            sum =
-                kernel_.fma(ours[d * down + four], kernel_.extract(theirs[column], static_cast<int>(d)), sum);
-          }
-    }
-    return acc;
+  auto load = [&](const Index& step) { return loadScores(which, block_, step); };
+  auto store = [&](std::span<const KV> loaded) {
+    storeTurned(other_, b_.block, storeTurned(own_, b_.rows, loaded));
   };
-  kernel_.hint("part");
-  return kernel_.loop(kernel_.depth(), KernelBuilder::u32(0), deep / chunk, 1, Parts(across * down, zero()),
-                      step);
+  auto multiply = [&](const Index&, std::span<KV> acc) {
+    for (int64_t d = 0; d < deep_; ++d) {
+      const Index at = IndexSpace::constant(d);
+      const Parts ours = own_.vectors(c_, at, place_.row, d_.down, placesDown()),
+                  theirs = other_.vectors(c_, at, place_.column, d_.across / kLanes, placesAcross());
+      for (size_t column = 0; column < across; ++column)
+        for (size_t four = 0; four < down; ++four) {
+          KV& sum = acc[column * down + four];
+          sum = kernel_.fma(ours[four],
+                            kernel_.extract(theirs[column / kLanes], static_cast<int>(column % kLanes)), sum);
+        }
+    }
+  };
+  Parts out(across * down, zero());
+  inSteps(r_.width(r_.own[which]) / deep_, out, load, store, multiply,
+          which == 1                     ? nextResults(r_.other[0])
+          : r_.isForward() || r_.forKeys ? nextResults(r_.other[1])
+                                         : nextScores(1));
+  if (which == 0)
+    for (KV& each : out) each = kernel_.mul(each, kernel_.splat(KernelBuilder::f32(r_.scale)));
+  return out;
 }
 
-void SharedAttention::addUp(const Sum& sum, const SharedTile& weights, const SharedTile& rows,
-                            std::span<KV> sums) {
-  const int64_t chunk = divisor(b_.block, {8, 4, 2, 1});
-  kernel_.hint("part");
-  const std::vector<KV> out = kernel_.loop(
-      kernel_.depth(), KernelBuilder::u32(0), b_.block / chunk, 1, {sums.begin(), sums.end()},
-      [&](const KV& round, std::vector<KV> now) {
-        for (int64_t part = 0; part < chunk; ++part) {
-          const Index other = plus(c_.space.scale(c_.space.variable(round, b_.block / chunk), chunk), part);
-          const Parts ours = weights.vectors(c_, other, sum.place.row, sum.fours, sum.placesDown),
-                      theirs = rows.vectors(c_, other, sum.place.column, sum.quads, sum.placesAcross);
-          addOuterProduct(kernel_, ours, theirs, now);
-        }
-        return now;
-      });
-  std::ranges::copy(out, sums.begin());
+std::vector<KV> SharedAttention::loadResults(int operand, const Index& step) {
+  return loadRows(operand, c_.space.add(firstOf(block_), c_.space.scale(step, deepRows_)), deepRows_,
+                  r_.otherRows());
+}
+
+void SharedAttention::addUp(const Sum& sum, int operand, std::span<KV> sums, const Next& next) {
+  auto load = [&](const Index& step) { return loadResults(operand, step); };
+  auto store = [&](std::span<const KV> loaded) { storeRows(loaded, operand, deepRows_); };
+  auto multiply = [&](const Index& step, std::span<KV> now) {
+    for (int64_t row = 0; row < deepRows_; ++row) {
+      const Parts ours = weights_.vectors(c_, plus(c_.space.scale(step, deepRows_), row), sum.place.row,
+                                          sum.fours, sum.placesDown),
+                  theirs = rows_.vectors(c_, IndexSpace::constant(row), sum.place.column, sum.quads,
+                                         sum.placesAcross);
+      addOuterProduct(kernel_, ours, theirs, now);
+    }
+  };
+  inSteps(b_.block / deepRows_, sums, load, store, multiply, next);
 }
 
 KV SharedAttention::visible(int64_t row, int64_t column) {
@@ -235,16 +284,56 @@ void SharedAttention::rescale(size_t row, const KV& by, std::span<KV>) {
   kernel_.guard(isFirst_, [&] { shrink_.write(c_, {}, ownFour(static_cast<int64_t>(row)), by); });
 }
 
-std::pair<KV, KV> SharedAttention::statistics(int64_t column) {
-  const Index other = inside(c_.space.add(firstOf(block_), otherInBlock(column)), r_.otherRows());
-  const KV lse = kernel_.splat(number(Of::lse, other)), delta = kernel_.splat(number(Of::delta, other));
-  return {lse, delta};
+/// The numbers (lse or delta) of part (four, column)'s queries.
+KV SharedAttention::numbersOf(int operand, int64_t four, int64_t column) {
+  if (!r_.forKeys) return numbers(operand, four);
+  return kernel_.splat(
+      number(operand, inside(c_.space.add(firstOf(block_), otherInBlock(column)), r_.otherRows())));
 }
 
-void SharedAttention::putWeights(const SharedTile& tile, const Parts& values) {
+void SharedAttention::putWeights(const Parts& values) {
   for (int64_t column = 0; column < d_.across; ++column)
     for (int64_t four = 0; four < d_.down; ++four)
-      tile.write(c_, otherInBlock(column), ownFour(four), values[column * d_.down + four]);
+      weights_.write(c_, otherInBlock(column), ownFour(four), values[column * d_.down + four]);
+}
+
+/// The state without what the last block loaded ahead, which becomes ahead_.
+std::span<KV> SharedAttention::takeAhead(std::span<KV> state) {
+  const std::span<KV> loads = state.last(ahead_.size());
+  std::ranges::copy(loads, ahead_.begin());
+  return state.first(state.size() - loads.size());
+}
+
+void SharedAttention::forwardStep(std::span<KV> state, bool masked) {
+  AttentionWalk::forwardStep(takeAhead(state), masked);
+  std::ranges::copy(ahead_, state.last(ahead_.size()).begin());
+}
+
+/// The weights wait in shared memory for the gradients of weights, and so do not take registers while these are
+/// computed. They have to be there anyway, for the invocations that multiply them by rows.
+void SharedAttention::gradientStep(std::span<KV> state, bool masked) {
+  const std::span<KV> sums = takeAhead(state), ofRows = sums.first(partsOf(r_.sums[0]));
+  auto forParts = [&](auto&& body) {
+    for (int64_t k = 0; k < d_.across * d_.down; ++k) body(k, k % d_.down, k / d_.down);
+  };
+  Parts parts = scores(0, 0);
+  forParts([&](int64_t k, int64_t four, int64_t column) {
+    parts[k] = weightsOf(parts[k], numbersOf(Of::lse, four, column), four, column, masked);
+  });
+  putWeights(parts);
+  if (r_.forKeys) {
+    kernel_.barrier();
+    addUp(sums_[1], r_.other[1], sums.subspan(ofRows.size()), nextScores(1));
+  }
+  parts = scores(1, 0);
+  forParts([&](int64_t k, int64_t four, int64_t column) {
+    const KV weights = weights_.read(c_, otherInBlock(column), ownFour(four));
+    parts[k] = gradientsOf(weights, parts[k], numbersOf(Of::delta, four, column), four, column);
+  });
+  putWeights(parts);
+  kernel_.barrier();
+  addUp(sums_[0], r_.other[0], ofRows, nextBlock());
+  std::ranges::copy(ahead_, state.last(ahead_.size()).begin());
 }
 
 void SharedAttention::multiply(const Sum& sum, int64_t four, const KV& by, std::span<KV> parts) {
@@ -255,18 +344,12 @@ void SharedAttention::multiply(const Sum& sum, int64_t four, const KV& by, std::
     }
 }
 
-void SharedAttention::addProducts(int64_t, const Parts& p, const Parts& ds, std::span<KV> sums) {
-  if (!p.empty()) putWeights(p_, p);
-  if (!ds.empty()) putWeights(ds_, ds);
+void SharedAttention::addProducts(int64_t, const Parts& p, const Parts&, std::span<KV> sums) {
+  putWeights(p);
   kernel_.barrier();
-  for (size_t i = 0; i < sums_.size(); ++i) {
-    const bool ofP = r_.sums[i].ofP;
-    const std::span<KV> own = sums.first(partsOf(r_.sums[i]));
-    sums = sums.subspan(own.size());
-    for (int64_t four = 0; r_.isForward() && four < sums_[i].fours; ++four)
-      multiply(sums_[i], four, shrink_.read(c_, {}, fourOf(sums_[i], four)), own);
-    addUp(sums_[i], ofP ? p_ : ds_, other_[ofP ? 1 : 0], own);
-  }
+  for (int64_t four = 0; four < sums_[0].fours; ++four)
+    multiply(sums_[0], four, shrink_.read(c_, {}, fourOf(sums_[0], four)), sums);
+  addUp(sums_[0], r_.other[1], sums, nextBlock());
 }
 
 void SharedAttention::storeSum(size_t number, std::span<KV> parts) {

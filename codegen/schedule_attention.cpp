@@ -12,26 +12,18 @@
 #include "ir/op_view.h"
 
 namespace tg {
-namespace {
 
-/// Queries, keys and widths of an attention; batch is the product of the leading axes.
-struct AttentionSizes {
-  int64_t queries, keys, width, valueWidth, batch;
-  explicit AttentionSizes(const Op& op) {
-    const Shape &q = as::attention(op).q()->type.shape, &v = as::attention(op).v()->type.shape;
-    int rank = q.rank();
-    queries = q[rank - 2], keys = v[rank - 2], width = q.back(), valueWidth = v.back();
-    batch = q.elements() / (queries * width);
-  }
-};
-
-}  // namespace
+AttentionSizes::AttentionSizes(const Op& op) : forKeys(op.code == Opcode::attention_grad_kv) {
+  const Shape &q = as::attention(op).q()->type.shape, &v = as::attention(op).v()->type.shape;
+  const int rank = q.rank();
+  queries = q[rank - 2], keys = v[rank - 2], width = q.back(), valueWidth = v.back();
+  batch = q.elements() / (queries * width);
+}
 
 template <>
 std::optional<AttentionSchedule> choose(const Op& op, const Target& target) {
   AttentionSizes size(op);
-  bool forKeys = op.code == Opcode::attention_grad_kv;
-  int64_t own = forKeys ? size.keys : size.queries, other = forKeys ? size.queries : size.keys;
+  const int64_t own = size.ownRows(), other = size.otherRows();
   int64_t tile = 1, wide = size.width + size.valueWidth;
   int64_t block = wide > 128 ? divisor(other, {2, 1}) : divisor(other, {4, 3, 2, 1});
   // A row of the other side is read once for all rows of the tile, as with register tiles of a product, if few
@@ -64,11 +56,11 @@ std::optional<AttentionSchedule> choose(const Op& op, const Target& target) {
 /// the device or one tile has all keys. Other precisions are left to products, which may run on matrix units.
 static bool streamsForward(const Op& attention, const AttentionSizes& size, const Target& target) {
   if (attention.code != Opcode::attention || as::attention(attention).precision() != "f32") return false;
-  const auto schedule = choose<SharedAttentionSchedule>(attention, target);
-  if (!schedule) return false;
-  const int64_t rows = schedule->shared[0], widest = as::attention(attention).causal() ? 128 : 64;
-  if (size.width + size.valueWidth > widest || size.queries < rows) return false;
-  return size.batch * divideCeil(size.queries, rows) >= target.units() || size.keys <= rows;
+  if (!choose<SharedAttentionSchedule>(attention, target)) return false;
+  constexpr int64_t kRows = 64;
+  const int64_t widest = as::attention(attention).causal() ? 128 : 64;
+  if (size.width + size.valueWidth > widest || size.queries < kRows) return false;
+  return size.batch * divideCeil(size.queries, kRows) >= target.units() || size.keys <= kRows;
 }
 
 /// Whether a few workgroups of `rows` queries would walk over many keys while most of the device is idle. With
@@ -93,12 +85,12 @@ bool streamsScores(const Op& attention, const Target& target) {
   // while a cache holds them. On lavapipe a causal step took, streamed relative to stored, 1.1 times as long with
   // 128 KiB of scores (T 16, D 16) and 256 KiB (T 64, D 64), 0.8 with 512 KiB (T 64, D 16), 0.75 with 1 MiB (T 128,
   // D 32), 1.0 with 2 MiB (T 256, D 32); a whole GPT step 0.68 at T 1024, in a fifth of the memory. On an H200 a
-  // step of GPT-2 124M took, streamed against stored, 166.4 against 163.8 ms with 384 MiB a layer (B 8, T 1024),
-  // and 119.1 against 126.7 with 768 (B 1, T 4096).
+  // step of GPT-2 124M took, streamed against stored, 158.5 against 152.4 ms with 384 MiB a layer (B 8, T 1024),
+  // and, when streamed scores took an eighth longer, 119.1 against 126.7 with 768 (B 1, T 4096).
   const int64_t bytes = byteSize(dtypeNamed(as::attention(attention).precision()).value_or(DType::f32));
   constexpr int64_t kWidest = 256;  // wider rows do not fit the registers of an invocation
-  // Shared memory holds few rows of wide heads, so that streaming pays off later. On an H200 a step with 32 heads
-  // of 128 at T 2048, whose scores are 512 MiB, took 10.1 ms with streamed scores and 3.7 with stored ones.
+  // With wide heads streaming pays off later. On an H200 a step with 32 heads
+  // of 128 at T 2048, whose scores are 512 MiB, took 4.9 ms with streamed scores and 3.5 with stored ones.
   constexpr int64_t kWide = 128, kWideShare = 4;
   const int64_t width = size.width + size.valueWidth;
   const bool wide = target.matmul == "shared" && width > kWide;
@@ -130,8 +122,7 @@ std::vector<Schedule> neighbours(const Op& fused, const Target& target, const At
   const Op* attention = attentionOf(fused);
   if (!attention) return out;
   const AttentionSizes size(*attention);
-  const bool forKeys = attention->code == Opcode::attention_grad_kv;
-  const int64_t own = forKeys ? size.keys : size.queries, other = forKeys ? size.queries : size.keys;
+  const int64_t own = size.ownRows(), other = size.otherRows();
   const int64_t tile = chosen.tile, block = chosen.block;
   auto add = [&](int64_t rows, int64_t others) {
     out.push_back(AttentionSchedule{rows, others, chosen.workgroup});

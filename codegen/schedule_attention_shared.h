@@ -29,7 +29,11 @@ struct AttentionBlocking {
   int64_t resultPlaces(int64_t width) const;
   /// Bytes of shared memory.
   int64_t bytes(const Op& attention) const;
-  /// Vectors from one staged row of the other side to the next; odd, so that rows start in other banks.
+  /// Elements of the rows in a step of the scores.
+  static int64_t deepOf(int64_t width, int64_t valueWidth);
+  /// Rows of the other side in a step of the results.
+  int64_t deepRows() const;
+  /// Vectors from one row of a tile to the next; odd, so that rows start in other banks.
   static int64_t pitch(int64_t width) { return width / 4 + 1 - width / 4 % 2; }
 };
 

@@ -62,6 +62,16 @@ inline std::string lackOfMore(const Op& attention) {
   return more ? "takes no bias and no keep, as coopmat_attention does" : "";
 }
 
+/// Queries, keys and widths of an attention or one of its gradients; batch is the product of the leading axes.
+struct AttentionSizes {
+  int64_t queries, keys, width, valueWidth, batch;
+  bool forKeys;  ///< the rows of the own side are keys
+  explicit AttentionSizes(const Op& op);
+  int64_t ownRows() const { return forKeys ? keys : queries; }
+  int64_t otherRows() const { return forKeys ? queries : keys; }
+  int64_t widest() const { return std::max(width, valueWidth); }
+};
+
 /// Why a workgroup of so many invocations and bytes of shared memory exceeds the target's limits, as the rest of a
 /// sentence; empty if it does not.
 std::string lackOfRoom(int64_t invocations, int64_t bytes, const Target& target);

@@ -73,6 +73,10 @@ Pipeline::Pipeline(LowerContext& c, int64_t tiles, const KV& first, Load load, S
     : c_(c), kernel_(c.kernel), tiles_(tiles), load_(std::move(load)), store_(std::move(store)),
       carried_(load_(index(first))), loads_(carried_.size()) {}
 
+Pipeline::Pipeline(LowerContext& c, int64_t tiles, std::vector<KV> loaded, Load load, Store store)
+    : c_(c), kernel_(c.kernel), tiles_(tiles), load_(std::move(load)), store_(std::move(store)),
+      carried_(std::move(loaded)), loads_(carried_.size()) {}
+
 /// A step as described at the class: the carried values are the loaded tile, then the state.
 KernelBuilder::LoopBody Pipeline::step(const Body& body) {
   return [this, &body](const KV& tile, std::vector<KV> now) {
@@ -95,6 +99,17 @@ KernelBuilder::LoopBody Pipeline::step(const Body& body) {
 void Pipeline::run(const char* name, const KV& from, const KV& to, const Body& body) {
   kernel_.hint(name);
   carried_ = kernel_.loop(kernel_.depth(), from, to, 1, carried_, step(body));
+}
+
+std::vector<KV> Pipeline::runThen(const char* name, const Body& body,
+                                  const std::function<std::vector<KV>()>& next) {
+  if (tiles_ > 1) run(name, KernelBuilder::u32(0), KernelBuilder::u32(tiles_ - 1), body);
+  store_(std::span(carried_).first(loads_));
+  kernel_.barrier();
+  std::vector<KV> loaded = next();
+  body(IndexSpace::constant(tiles_ - 1), state());
+  kernel_.barrier();
+  return loaded;
 }
 
 void Pipeline::runInBlocks(const KV& from, const KV& to, int64_t block, const Body& body) {

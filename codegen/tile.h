@@ -75,13 +75,18 @@ class Pipeline {
 
   /// Loads the tile `first` of `tiles`, with which the first step begins.
   Pipeline(LowerContext& c, int64_t tiles, const KV& first, Load load, Store store);
-  /// Adds `count` values that the steps carry, which start as `value`.
+  /// The same, where the first tile has been loaded.
+  Pipeline(LowerContext& c, int64_t tiles, std::vector<KV> loaded, Load load, Store store);
+  /// Adds `count` values that the steps carry, which start as `value`; or values that start as these.
   void carry(const KV& value, size_t count) { carried_.resize(carried_.size() + count, value); }
+  void carry(std::span<const KV> values) { carried_.insert(carried_.end(), values.begin(), values.end()); }
   std::span<KV> state() { return std::span(carried_).subspan(loads_); }
 
   /// Emits a loop over the tiles from..to; `name` is the name of its counter.
   void run(const char* name, const KV& from, const KV& to, const Body& body);
-  /// The same if all carried values are sums: those of `block` tiles at a time start from their initial values,
+  /// Emits a loop over all tiles, and the last step behind it, which loads for what follows: returns what `next` loads.
+  std::vector<KV> runThen(const char* name, const Body& body, const std::function<std::vector<KV>()>& next);
+  /// As `run`, if all carried values are sums: those of `block` tiles at a time start from their initial values,
   /// which must be zero, and are then added to the totals. That keeps the rounding errors of long sums small.
   void runInBlocks(const KV& from, const KV& to, int64_t block, const Body& body);
 

@@ -212,7 +212,6 @@ void AttentionWalk::weigh(int64_t, Parts& scores, std::span<KV> largest, std::sp
   }
 }
 
-/// The state has the rows' maxima, then the sums of their weights, then the weighted sums.
 void AttentionWalk::forwardStep(std::span<KV> state, bool masked) {
   const auto rows = static_cast<size_t>(d_.down);
   const std::span<KV> sums = state.subspan(2 * rows);
@@ -228,6 +227,26 @@ void AttentionWalk::forwardStep(std::span<KV> state, bool masked) {
   }
 }
 
+KV AttentionWalk::weightsOf(const KV& scores, const KV& lse, int64_t row, int64_t column, bool masked) {
+  KV score = biased(scores, row, column);
+  if (masked) score = hide(score, row, column);
+  KV exponent = sub(exponentOf(score), lse);
+  // Weights are at most 2^lift. Those of a row without a visible score, whose lse has no digits for them, count as 0.
+  if (r_.bias) {
+    const double least = kLeastLse * (d_.powersOfTwo ? std::numbers::log2e : 1);
+    const KV hidden = kernel_.op(Opcode::k_lt, {lse, KernelBuilder::f32(least)}, DType::i1);
+    const KV most = kernel_.select(hidden, KernelBuilder::f32(-1e30), KernelBuilder::f32(d_.lift));
+    exponent = f32(Opcode::k_min, exponent, most);
+  }
+  return kernel_.select(visible(row, column), power(exponent), zero());
+}
+
+KV AttentionWalk::gradientsOf(const KV& weights, const KV& ofWeights, const KV& delta, int64_t row,
+                              int64_t column) {
+  const KV grad = d_.powersOfTwo ? scaled(ofWeights, r_.scale / r_.keepShare) : ofWeights;
+  return kernel_.mul(weights, sub(kept(grad, row, column), delta));
+}
+
 /// For each column of parts: p = e^(s - lse), ds = p·(dp - delta), where s and dp are the scores of the two pairs
 /// of operands; then the products of p and ds with the block's rows.
 void AttentionWalk::gradientStep(std::span<KV> sums, bool masked) {
@@ -237,21 +256,9 @@ void AttentionWalk::gradientStep(std::span<KV> sums, bool masked) {
     for (int64_t k = 0; k < d_.atOnce * d_.down; ++k) {
       const int64_t i = k % d_.down, j = column + k / d_.down;
       const auto [lse, delta] = r_.forKeys ? statistics(j) : std::pair(lse_[i], delta_[i]);
-      KV score = biased(s[k], i, j), grad = dp[k];
-      if (masked) score = hide(score, i, j);
-      KV exponent = sub(exponentOf(score), lse);
-      // Weights are at most 2^lift. Those of a row without a visible score, whose lse has no digits for them, count as 0.
-      if (r_.bias) {
-        const double least = kLeastLse * (d_.powersOfTwo ? std::numbers::log2e : 1);
-        const KV hidden = kernel_.op(Opcode::k_lt, {lse, KernelBuilder::f32(least)}, DType::i1);
-        const KV most = kernel_.select(hidden, KernelBuilder::f32(-1e30), KernelBuilder::f32(d_.lift));
-        exponent = f32(Opcode::k_min, exponent, most);
-      }
-      KV each = power(exponent);
-      each = kernel_.select(visible(i, j), each, zero());
-      if (d_.powersOfTwo) grad = scaled(grad, r_.scale / r_.keepShare);
-      ds.push_back(factor(kernel_.mul(each, sub(kept(grad, i, j), delta))));
-      if (r_.forKeys) p.push_back(factor(kept(each, i, j)));
+      const KV weights = weightsOf(s[k], lse, i, j, masked);
+      ds.push_back(factor(gradientsOf(weights, dp[k], delta, i, j)));
+      if (r_.forKeys) p.push_back(factor(kept(weights, i, j)));
     }
     addProducts(column, p, ds, sums);
   }
@@ -277,6 +284,7 @@ void AttentionWalk::emit(const Index& batch, const Index& first) {
     pipeline.carry(zero(), rows);
   }
   for (const auto& sum : r_.sums) pipeline.carry(zeroOf(sum), partsOf(sum));
+  pipeline.carry(loadsAhead(c_.space.variable(start, otherBlocks_)));
   for (const Range& range : loops) {
     if (d_.rolled) kernel_.rolled();
     pipeline.run("block", range.from, range.to, [&](const Index& block, std::span<KV> state) {

@@ -117,6 +117,8 @@ class AttentionWalk {
   /// storeBlock stages them and returns the rest of `loaded`.
   virtual std::vector<KV> loadBlock(const Index& block);
   virtual std::span<const KV> storeBlock(std::span<const KV> loaded);
+  /// What a derived class itself loads one block ahead: here for the first block. Its values end the steps' state.
+  virtual std::vector<KV> loadsAhead(const Index&) { return {}; }
   /// Loads vector `column` of an operand's row.
   virtual Parts vectorOf(int, const Index&, const Index&) { return {}; }
   virtual void stage(int, const Index&, const Index&, std::span<const KV>) {}
@@ -148,11 +150,19 @@ class AttentionWalk {
   virtual KV biased(const KV& score, int64_t, int64_t) { return score; }
   virtual KV kept(const KV& weights, int64_t, int64_t) { return weights; }
   /// Log-sum-exp and delta of a column's queries; with powersOfTwo, times log₂e and times the scale, respectively.
-  virtual std::pair<KV, KV> statistics(int64_t column) = 0;
+  virtual std::pair<KV, KV> statistics(int64_t) { return {}; }
   /// Converts weights to a factor of a product.
   virtual KV factor(const KV& weights) { return weights; }
   /// Adds the products of `atOnce` columns of weights and the block's rows to the sums.
   virtual void addProducts(int64_t column, const Parts& p, const Parts& ds, std::span<KV> sums) = 0;
+
+  /// The step of a block. Forward, the state has the rows' maxima, the sums of their weights, and the weighted sums.
+  virtual void forwardStep(std::span<KV> state, bool masked);
+  virtual void gradientStep(std::span<KV> sums, bool masked);
+  /// The weights p of part (row, column), from its scores; and the gradients ds of its scores, from these weights and
+  /// the gradients of weights.
+  KV weightsOf(const KV& scores, const KV& lse, int64_t row, int64_t column, bool masked);
+  KV gradientsOf(const KV& weights, const KV& ofWeights, const KV& delta, int64_t row, int64_t column);
 
   /// Divides the weighted sums by the sums of weights; stores the results and the log-sum-exps.
   virtual void finishForward(std::span<KV> largest, std::span<KV> total, std::span<KV> sums) = 0;
@@ -205,8 +215,6 @@ class AttentionWalk {
 
  private:
   KV exponentOf(const KV& x) { return d_.powersOfTwo && !r_.bias ? scaled(x, exponent_) : x; }
-  void forwardStep(std::span<KV> state, bool masked);
-  void gradientStep(std::span<KV> sums, bool masked);
 };
 
 /// Lowers a region whose workgroups divide an attention by `division`; each runs one Walk.
