@@ -42,7 +42,7 @@ config.environment["TENSORGRAD_CACHE"] = cache
 
 if config.tg_asan:
     config.available_features.add("asan")
-    config.environment["ASAN_OPTIONS"] = "detect_leaks=1"
+    config.environment["ASAN_OPTIONS"] = config.tg_asan_options
 else:
     config.available_features.add("plain")
 if not config.tg_host:
