@@ -221,10 +221,11 @@ AttentionWalk::Parts SharedAttention::scores(int which, int64_t) {
     }
   };
   Parts out(across * down, zero());
-  inSteps(r_.width(r_.own[which]) / deep_, out, load, store, multiply,
-          which == 1                     ? nextResults(r_.other[0])
-          : r_.isForward() || r_.forKeys ? nextResults(r_.other[1])
-                                         : nextScores(1));
+  // The product that follows: ds by rows; p by rows; the gradients of the weights.
+  const Next next = which == 1                     ? nextResults(r_.other[0])
+                    : r_.isForward() || r_.forKeys ? nextResults(r_.other[1])
+                                                   : nextScores(1);
+  inSteps(r_.width(r_.own[which]) / deep_, out, load, store, multiply, next);
   if (which == 0)
     for (KV& each : out) each = kernel_.mul(each, kernel_.splat(KernelBuilder::f32(r_.scale)));
   return out;
