@@ -52,9 +52,11 @@ double narrowRoundoff(const Module& module, const std::string& function) {
 
 }  // namespace
 
-Result<InterpCall> InterpCall::run(const CallPoint& point, InterpMode mode, uint32_t noise) {
+Result<InterpCall> InterpCall::run(const CallPoint& point, InterpMode mode, uint32_t noise,
+                                   const std::map<std::string, NdArray>& paramGrads) {
   InterpOptions options;
   options.noise = noise;
+  options.paramGrads = paramGrads;
   options.mode = mode;
   options.kernel.subgroupSize = point.subgroup;
   options.kernel.checks = mode == InterpMode::wide;  // KernelSteps checks compiled kernels
@@ -100,10 +102,9 @@ Result<ResultCheck> Oracle::judge(const std::string& kind, const std::string& na
     out.close = wholeFunctionClose(value, wide, exact, floor, &out.why, others);
   };
   compare({});
-  if (out.close) return out;
-  const bool cancelled = mayBeCancelled(wide);
+  const bool cancelled = !out.close && mayBeCancelled(wide);
   const bool stored = kind == "param" || kind == "state";
-  const bool narrow = roundoff_ != 0 && value.type.elements() < kFewElements && !stored;
+  const bool narrow = !out.close && roundoff_ != 0 && value.type.elements() < kFewElements && !stored;
   auto compareWith = [&](const std::vector<InterpCall>& others) {
     std::vector<NdArray> values;
     for (const InterpCall& other : others) values.push_back(*other.value(kind, name));
@@ -118,6 +119,15 @@ Result<ResultCheck> Oracle::judge(const std::string& kind, const std::string& na
   if (!out.close && narrow) {
     TG_TRY(const std::vector<InterpCall>* others, roundedParams());
     compareWith(*others);
+  }
+  if (kind == "gradient" && out.close) {
+    grads_.insert_or_assign(name, value);
+    gradCalls_.clear();
+  }
+  if (!out.close && stored && !grads_.empty()) {
+    TG_TRY(const std::vector<InterpCall>* calls, fromGrads());
+    out.close =
+        wholeFunctionClose(value, *calls->front().value(kind, name), *calls->back().value(kind, name), floor);
   }
   return out;
 }
@@ -141,6 +151,16 @@ Result<const std::vector<InterpCall>*> Oracle::roundedEachOp() {
     opCalls_.push_back(std::move(call));
   }
   return &opCalls_;
+}
+
+/// Calls in f64 and rounded, in which the other executor's gradients stand for the interpreter's own.
+Result<const std::vector<InterpCall>*> Oracle::fromGrads() {
+  if (gradCalls_.empty())
+    for (const InterpMode mode : {InterpMode::wide, InterpMode::exact}) {
+      TG_TRY(InterpCall call, InterpCall::run(point_, mode, 0, grads_));
+      gradCalls_.push_back(std::move(call));
+    }
+  return &gradCalls_;
 }
 
 }  // namespace tg

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,8 +37,10 @@ struct CallPoint {
 /// A call that is done.
 class InterpCall {
  public:
-  /// Custom kernels are checked for races and similar errors in `wide` mode. `noise` is that of InterpOptions.
-  static Result<InterpCall> run(const CallPoint& point, InterpMode mode, uint32_t noise = 0);
+  /// Custom kernels are checked for races and similar errors in `wide` mode. `noise` and `paramGrads` are those of
+  /// InterpOptions.
+  static Result<InterpCall> run(const CallPoint& point, InterpMode mode, uint32_t noise = 0,
+                                const std::map<std::string, NdArray>& paramGrads = {});
 
   /// What the call left under a kind and a name of ResultCheck; nothing if it left no such value.
   std::optional<NdArray> value(std::string_view kind, const std::string& name) const;
@@ -54,7 +57,9 @@ class InterpCall {
 /// floor, the rule of tolerance.h. For a result of few elements, one rounded call is a poor estimate of the rounding error.
 /// If such a result differs in a module with f16 or bf16, whose error is large, three more calls are made with
 /// parameters that are rounded differently. If a result differs that is zero or nearly so in f64, where terms may
-/// cancel out, three more calls round every op's results differently.
+/// cancel out, three more calls round every op's results differently. An optimizer may enlarge what rounding leaves of
+/// a gradient. So if a param or state differs, it is compared with what two more calls make of the other executor's own
+/// gradients, as far as these were judged before and are close.
 class Oracle {
  public:
   /// `rounded`: the module of the rounded call, such as the compiled one; often that of the point.
@@ -70,11 +75,13 @@ class Oracle {
   Oracle(const CallPoint& point, InterpCall wide, InterpCall exact);
   Result<const std::vector<InterpCall>*> roundedParams();
   Result<const std::vector<InterpCall>*> roundedEachOp();
+  Result<const std::vector<InterpCall>*> fromGrads();
 
   CallPoint point_;
   InterpCall wide_, exact_;
   double roundoff_;
-  std::vector<InterpCall> paramCalls_, opCalls_;
+  std::map<std::string, NdArray> grads_;  ///< those of the other executor that are close
+  std::vector<InterpCall> paramCalls_, opCalls_, gradCalls_;
 };
 
 }  // namespace tg

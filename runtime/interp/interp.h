@@ -29,6 +29,9 @@ struct InterpOptions {
   KernelRunOptions kernel;  ///< schedule of a kernel's lanes, bounds and race checks; `wide` is not used
   /// If not 0, the seed of errors of f32, or of 16 bits, in the results of ops over tensors: another way to round them.
   uint32_t noise = 0;
+  /// Gradients by parameter that stand for the computed ones: the ops after them, such as an optimizer's, read these. Before
+  /// stage planned.
+  std::map<std::string, NdArray> paramGrads = {};
   /// Connects this rank with others; null for a single rank.
   std::shared_ptr<collective::Engine> ranks = nullptr;
 };

@@ -2,6 +2,7 @@
 // Stages tensor and fused: every value is an array, and no two values share bytes.
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "ir/access.h"
 #include "ir/exceptions.h"
@@ -23,12 +24,30 @@ class TensorWalk {
       if (call_.context.exact) roundAll(input);
       environment_.own(body.args[i].get(), std::move(input));
     }
-    for (Op* op : body.ops) TG_CHECK(withinMemory(op->loc, op->info().name, [&] { return step(*op); }));
+    const auto given = givenGrads();
+    for (Op* op : body.ops) {
+      TG_CHECK(withinMemory(op->loc, op->info().name, [&] { return step(*op); }));
+      for (const auto& result : op->results)
+        if (const auto at = given.find(result.get()); at != given.end())
+          environment_.borrow(at->first, at->second);
+    }
     for (auto& [symbol, array] : updates_) *call_.state.storage.at(symbol) = std::move(array);
     return {};
   }
 
  private:
+  /// The gradients of the options, by the values that they stand for.
+  std::unordered_map<const Value*, const NdArray*> givenGrads() const {
+    std::unordered_map<const Value*, const NdArray*> out;
+    const auto& grads = call_.state.options.paramGrads;
+    if (grads.empty()) return out;
+    for (const Op* op : call_.function.body.ops) {
+      if (op->code != Opcode::param_grad) continue;
+      if (const auto at = grads.find(as::param_grad(*op).name()); at != grads.end())
+        out.emplace(as::param_grad(*op).value(), &at->second);
+    }
+    return out;
+  }
   /// The index of the first element of the rows that an op names.
   static std::ptrdiff_t startOf(const Op& op, const Type& rows) {
     return static_cast<std::ptrdiff_t>(as::param(op).rows()[0] * (rows.elements() / rows.shape[0]));

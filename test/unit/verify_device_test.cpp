@@ -282,6 +282,49 @@ TEST_F(VerifyTest, termsThatCancelOutMayLeaveTheirRounding) {
   }
 }
 
+// Adam divides a gradient by its own size, however small it is: what rounding leaves of terms that cancel out becomes an
+// update of the size of the rate. The device's update must be the one of the device's own gradient.
+TEST_F(VerifyTest, updatesOfCancelledGradientsAreThoseOfTheDevicesGradients) {
+  constexpr const char* kText = R"(module @m {
+  param @p : tensor<2x3x1xf32> {init = randn(1)}
+  func @train() -> (loss: tensor<f32>) {
+    %x = tg.param @p : tensor<2x3x1xf32>
+    %b = tg.broadcast_to %x {shape = [2, 3, 3]} : tensor<2x3x3xf32>
+    %y = tg.log_softmax %b {axis = 2} : tensor<2x3x3xf32>
+    %w = tg.tanh %y : tensor<2x3x3xf32>
+    %loss = tg.sum %w {axes = [0, 1, 2]} : tensor<f32>
+    return %loss : tensor<f32>
+  }
+})";
+  for (const char* optimizer :
+       {"append-adam{lr=0.01}", "append-adam{lr=0.01 normalize-grads}", "append-adam{lr=0.01 clip-norm=1e-9}",
+        "append-sgd{lr=0.01 normalize-grads}"}) {
+    auto trained = runPasses(parsed(kText), fmt::format("append-grad,{}", optimizer));
+    ASSERT_TRUE(trained) << trained.error().str();
+    source_ = std::move(trained->module);
+    compileSource();
+    auto inputs = randomInputs(*source_->func("train"), {}, 3);
+    ASSERT_TRUE(inputs) << inputs.error().str();
+    const auto differing = [&](const Module& module) {
+      auto checks = compareFunction(*source_, module, "train", storage_, *inputs, device_);
+      EXPECT_TRUE(checks) << checks.error().str();
+      std::string names;
+      for (const ResultCheck& check : *checks)
+        if (!check.close) names += fmt::format("{} {}: {}\n", check.kind, check.name, check.why);
+      return names;
+    };
+    EXPECT_EQ(differing(*spirv_), "") << optimizer;
+    int mutants = 0;
+    forEachMutant(*spirv_, storage_, *inputs, 1e-3, [&](const Item& kernel, std::string_view mutation) {
+      auto module = clone(*spirv_);
+      compileOther(*module, kernel);
+      ++mutants;
+      EXPECT_NE(differing(*module), "") << optimizer << ": the last " << mutation << " of @" << kernel.name;
+    });
+    EXPECT_GE(mutants, 2) << optimizer;
+  }
+}
+
 // The worst element and what both computed, of a difference in one element of many.
 TEST_F(VerifyTest, worstElementIsNamed) {
   inputs_ = trainInputs();
