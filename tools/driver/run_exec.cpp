@@ -256,20 +256,22 @@ struct Exec : Verb {
     TG_TRY(std::unique_ptr<Module> module, loadModule(app, model));
     const std::string wanted = flags.entry.starts_with('@') ? flags.entry.substr(1) : flags.entry;
     // The passes may add functions, inputs and results.
-    std::unique_ptr<Module> called = clone(*module);
-    TG_CHECK(runFirst(model.pipeline, called, {}));
-    TG_TRY(const Item* entry, entryOf(*called, wanted));
+    std::unique_ptr<Module> written = clone(*module);
+    TG_CHECK(runFirst(model.pipeline, module, toldOn(model)));
+    model.ran = true;
+    TG_TRY(const Item* entry, entryOf(*module, wanted));
     TG_CHECK(checkResults(*entry, flags));
     TG_TRY(Inputs inputs, inputsOf(*entry, flags.inputs));
     TG_CHECK(withCode(exitUsage, checkAllGiven(*entry, inputs)));
     std::string name = entry->name;
-    const Item* written = module->func(name);
-    if (model.notes && written) noteForeignIds(*written, inputs);
+    if (const Item* own = written->func(name); own && model.notes) noteForeignIds(*own, inputs);
     InputViews shaped = inputs;
     TG_TRY(const auto size, batchOf(*entry, shaped));
     if (size && !hasBatch(*entry, *size)) {
       if (model.notes) fmt::print(stderr, "note: @{} is compiled for a batch of {}\n", name, *size);
-      TG_CHECK(setBatch(name, *size, module));
+      TG_CHECK(setBatch(name, *size, written));
+      TG_CHECK(runFirst(model.pipeline, written, {}));
+      module = std::move(written);
     }
     model.captures = flags.captures;
     model.states = true;

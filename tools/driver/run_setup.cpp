@@ -495,8 +495,10 @@ Result<OpenModel> openModel(const ModelFlags& flags, std::unique_ptr<Module> mod
     TG_CHECK(
         withCode(exitUsage, mayReplace("--emit-module", flags.emitModule, beginsModule, filesRead(flags))));
   OpenModel out;
-  TG_TRY(const std::string pipeline, forRanks(flags, flags.pipeline));
-  TG_CHECK(runFirst(pipeline, module, toldOn(flags), &out.milliseconds));
+  if (!flags.ran) {
+    TG_TRY(const std::string pipeline, forRanks(flags, flags.pipeline));
+    TG_CHECK(runFirst(pipeline, module, toldOn(flags), &out.milliseconds));
+  }
   if (flags.emitModule.empty()) keepEntries(*module, entries);
   out.source = clone(*module);
   TG_TRY(SessionOptions options, openDevice(flags, *module));

@@ -84,6 +84,7 @@ struct ModelFlags {
   std::string device = "auto";
   std::string target;             ///< "" means the device's
   std::string pipeline;           ///< passes to run first
+  bool ran = false;               ///< openModel is given what these passes have made
   std::vector<std::string> dims;  ///< NAME=N: extents of named axes, set before these passes
   std::string weights;            ///< of params: a safetensors file, a checkpoint or a run
   std::string except;             ///< the params that it does not set, as a glob
@@ -162,7 +163,7 @@ struct OpenModel {
   double compileMs() const;
 };
 
-/// Runs the pipeline of the flags, opens the device, compiles and loads the module. Compiles only the functions in
+/// Runs the pipeline of the flags unless it ran, opens the device, compiles and loads the module. Compiles only the functions in
 /// `entries`, unless the module is to be written.
 Result<OpenModel> openModel(const ModelFlags& flags, std::unique_ptr<Module> module,
                             const std::vector<std::string>& entries);
