@@ -225,6 +225,7 @@ struct CheckGrad : Verb {
       TG_TRY(device, withCode(exitDevice, vulkan::Device::open({flags.device, false, false, {}})));
     }
     TG_TRY(const std::unique_ptr<Module> module, withGradients(std::move(loaded), model, flags));
+    warnOfLongLoops(*module, *module->func(flags.function), toldOn(model));
     Check check(*module, flags, model.seed);
     TG_CHECK(check.setUp());
 

@@ -14,6 +14,9 @@
 
 #include "ir/file_io.h"
 #include "ir/find.h"
+#include "ir/kernel/custom.h"
+#include "ir/kernel/inline.h"
+#include "ir/kernel/rewrites.h"
 #include "ir/parser.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -446,6 +449,25 @@ DiagnosticHandler toldOn(const ModelFlags& flags) {
     if (first && (notes || diagnostic.severity <= Severity::warning))
       fmt::print(stderr, "{}", render(diagnostic));
   };
+}
+
+void warnOfLongLoops(const Module& module, const Item& func, const DiagnosticHandler& told) {
+  // Iterations of an invocation. The interpreter takes some 10 ns for each.
+  constexpr int64_t kLong = 1'000'000'000;
+  walk(func.body, [&](const Op& op) {
+    const Item* source = op.code == Opcode::custom ? customKernel(op, module) : nullptr;
+    if (!source) return;
+    const std::unique_ptr<Item> kernel = specialize(*source, boundShapes(op, *source));
+    inlineCalls(module, *kernel);
+    const int64_t iterations = loopIterations(*kernel).value_or(0);
+    if (iterations >= kLong)
+      told({Severity::warning,
+            op.loc,
+            fmt::format("the loops of kernel @{} make up to {} iterations in an invocation, for which the "
+                        "interpreter takes minutes or hours",
+                        source->name, iterations),
+            {}});
+  });
 }
 
 Result<void> runFirst(const std::string& pipeline, std::unique_ptr<Module>& module,

@@ -141,6 +141,9 @@ Result<std::string> tuningOf(const std::string& flag, const Module& module, cons
 /// remarks.
 DiagnosticHandler toldOn(const ModelFlags& flags);
 
+/// Warns, at each tg.custom of a function, of loops that are so long that the interpreter takes minutes for a call.
+void warnOfLongLoops(const Module& module, const Item& func, const DiagnosticHandler& told);
+
 /// Runs passes on the module. Sends their diagnostics to `told`, and adds the time of each pass if requested.
 Result<void> runFirst(const std::string& pipeline, std::unique_ptr<Module>& module,
                       const DiagnosticHandler& told,

@@ -240,6 +240,8 @@ struct Verify : Verb {
     TG_CHECK(runFirst(model.pipeline, module, toldOn(model)));
     TG_TRY(const std::vector<std::string> functions, functionsOf(*module, flags.entry));
     TG_CHECK(checkNames(*module, functions, flags.inputs));
+    for (const std::string& function : functions)
+      warnOfLongLoops(*module, *module->func(function), toldOn(model));
     TG_TRY(const std::vector<std::string> devices,
            withCode(flags.devices == "all" ? exitDevice : exitUsage, chosenDevices(flags.devices)));
     if (!flags.dump.empty()) TG_CHECK(withCode(exitUsage, mayMakeFolder("--dump", flags.dump)));
