@@ -118,13 +118,17 @@ Result<void> clearRun(OpenTraining& training) {
   return syncFolder(dir.path);
 }
 
-Result<void> claim(const ModelFlags& model, const TrainFlags& flags, OpenTraining& training) {
+/// Locks the folder of a new run. `made` becomes true if it makes the folder.
+Result<void> claim(const ModelFlags& model, const TrainFlags& flags, OpenTraining& training, bool& made) {
   std::string& dir = training.options.runDir;
   if (!training.lock) {
     if (flags.runDir.empty()) {
       TG_TRY(dir, makeDefault(model));
+      made = true;
     } else {
+      const bool there = isThere(dir);
       TG_CHECK(makeFolder(dir));
+      made = !there;
     }
     TG_TRY(RunLock lock, RunLock::take(dir));
     training.lock.emplace(std::move(lock));
@@ -328,11 +332,11 @@ Result<std::string> freshRunDir(const ModelFlags& model, const TrainFlags& flags
   return flags.runDir;
 }
 
-Result<void> takeRunDir(const CLI::App& app, const std::string& command, const ModelFlags& model,
-                        const TrainFlags& flags, OpenTraining& training) {
-  if (training.options.runDir.empty()) return {};
+/// Locks the run's folder and writes its first files. `made` becomes true if it makes the folder.
+static Result<void> fillRunDir(const CLI::App& app, const std::string& command, const ModelFlags& model,
+                               const TrainFlags& flags, OpenTraining& training, bool& made) {
   if (!training.resumed) {
-    TG_CHECK(claim(model, flags, training));
+    TG_CHECK(claim(model, flags, training, made));
     TG_CHECK(checkRunKinds(training.options.runDir));
   }
   TG_CHECK(moveLaterAside(training));
@@ -359,6 +363,16 @@ Result<void> takeRunDir(const CLI::App& app, const std::string& command, const M
   if (!training.resumed) training.state.options = fixedLines(config);
   TG_CHECK(files.add(dir.config(), formatConfig(hashes, config)));
   return files.commit();
+}
+
+Result<void> takeRunDir(const CLI::App& app, const std::string& command, const ModelFlags& model,
+                        const TrainFlags& flags, OpenTraining& training) {
+  if (training.options.runDir.empty()) return {};
+  bool made = false;
+  auto filled = fillRunDir(app, command, model, flags, training, made);
+  std::error_code error;
+  if (!filled && made) fs::remove(training.options.runDir, error);  // unless something is in it
+  return filled;
 }
 
 }  // namespace tg
