@@ -137,8 +137,10 @@ Result<void> writeBundle(const std::string& path, const BundleFiles& files, bool
   const std::string name = target.filename().string();
   removeStaleFolders(parent, name);
   TG_TRY(StagedFolder fresh, StagedFolder::create(parent, name));
-  TG_CHECK(makeFolder(fresh.path() + "/kernels"));
-  for (const auto& [file, bytes] : files) TG_CHECK(writeFile(fresh.path() + "/" + file, bytes));
+  if (auto made = makeFolder(fresh.path() + "/kernels"); !made) return fresh.named(made.error());
+  for (const auto& [file, bytes] : files)
+    if (auto written = writeFile(fresh.path() + "/" + file, bytes); !written)
+      return fresh.named(written.error());
   return fresh.commit();
 }
 

@@ -91,7 +91,8 @@ Result<void> save(const std::string& ckpt, TrainState& state, const TensorSource
   TG_CHECK(syncFolder(fs::path(ckpt).parent_path()));
   const std::string name = folderName(state.step);
   TG_TRY(StagedFolder folder, StagedFolder::create(ckpt, name));
-  TG_CHECK(writeFolder(folder.path(), state, params, states));
+  if (auto written = writeFolder(folder.path(), state, params, states); !written)
+    return folder.named(written.error());
   return isSaved(ckpt + "/" + name, state) ? Result<void>() : folder.commit();
 }
 

@@ -208,8 +208,14 @@ Result<StagedFolder> StagedFolder::create(const std::string& parent, const std::
   return folder;
 }
 
+Error StagedFolder::named(const Error& error) const {
+  std::string message = error.message();
+  if (message.starts_with(path_)) message.replace(0, path_.size(), parent_ + "/" + name_);
+  return fail(std::move(message));
+}
+
 Result<void> StagedFolder::commit() {
-  TG_CHECK(syncFolder(path_));
+  if (auto synced = syncFolder(path_); !synced) return named(synced.error());
   const std::string target = parent_ + "/" + name_;
   if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) == 0) {
     path_.clear();

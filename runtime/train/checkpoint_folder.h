@@ -71,6 +71,8 @@ class StagedFolder {
   ~StagedFolder();
 
   const std::string& path() const { return path_; }
+  /// An error of writing into the folder, with the path that the user knows: `parent`/NAME.
+  Error named(const Error& error) const;
   /// Renames the folder to `parent`/NAME and syncs. An existing folder of that name is exchanged for it and then
   /// removed.
   Result<void> commit();
