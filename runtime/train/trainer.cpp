@@ -488,7 +488,8 @@ Result<void> Trainer::advance(const Inputs& inputs, TrainObserver& observer, Tra
   if (!summary_.fault.empty()) return {};
   TG_CHECK(begin(inputs));
   const bool evaluates = evalDue();
-  const bool rests = options_.onNan == OnNan::skip || evaluates || observer.wantsSession(begun_);
+  const bool rests =
+      !options_.ahead || options_.onNan == OnNan::skip || evaluates || observer.wantsSession(begun_);
   TG_CHECK(settle(rests ? 0 : 1, observer));
   const bool saves = checkpointDue(control);
   if (saves && !rests) TG_CHECK(settle(0, observer));

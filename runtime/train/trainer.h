@@ -45,6 +45,9 @@ struct TrainerOptions {
   int64_t keepLast = 0;          ///< checkpoints kept besides the best; 0 keeps all
   bool keepBest = false;         ///< also save and keep the checkpoint with the least evaluation loss
   OnNan onNan = OnNan::stop;
+  /// Begin each step before the last one is waited for. The interpreter runs a step when it is begun, so it gains nothing
+  /// by that, and reports each step one step late.
+  bool ahead = true;
   double maxSeconds = 0;    ///< for this part of the run; 0 means no limit
   std::string runDir = {};  ///< where checkpoints are saved; "" saves none
   /// The other ranks of a job, which train the same session on their rows; null for a single rank. Only rank 0

@@ -495,6 +495,12 @@ TEST_F(TrainerTest, AStepIsBegunBeforeTheLastOneIsHeardOf) {
   EXPECT_NEAR(weight(), weightAfter(14), 1e-5);
 }
 
+TEST_F(TrainerTest, OrEachStepIsHeardOfBeforeTheNextIsBegun) {
+  listener_.session = session_.get();
+  train({.steps = 5, .evalEvery = 3, .ahead = false});
+  EXPECT_EQ(listener_.begun, (std::vector<int64_t>{1, 2, 3, 4, 5}));
+}
+
 TEST_F(TrainerTest, AStopFinishesTheStepsUnderWayAndSaves) {
   listener_.stopAt = 3;
   const TrainSummary summary = train({.steps = 8});

@@ -498,6 +498,7 @@ Result<void> openTraining(const CLI::App& app, ModelFlags& model, const TrainFla
   TG_CHECK(compileTraining(model, flags, entries, std::move(module), out));
   if (model.given) TG_CHECK(takeOwnStates(*model.given, states, out));
   model.given.reset();
+  out.options.ahead = out.model.session->device() != nullptr;
   if (flags.sampleEvery) TG_CHECK(openSampler(flags, model.seed, out));
   endAfterUpdate(out);
   const std::vector<std::string> schedules = schedulesOf(*out.model.source);
