@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "ir/divide.h"
 #include "runtime/train/prefetch.h"
 
 namespace tg {
@@ -39,8 +38,8 @@ Result<std::vector<double>> resultsOf(Session& session, const Inputs& inputs, bo
 
 /// Batches `first`, `first` + `each` … below `count`.
 Prefetcher batchesAhead(const Feed& feed, int64_t first, int64_t each, int64_t count) {
-  auto make = [&feed, first, each](int64_t index) { return feed.evalBatch(first + index * each); };
-  return {"evaluation batch", make, 0, divideCeil(count - first, each) - 1};
+  auto make = [&feed](int64_t index) { return feed.evalBatch(index); };
+  return {"evaluation batch", make, first, count - 1, Prefetcher::usualWorkers(), each};
 }
 
 /// Adds up the results of batches in their order.

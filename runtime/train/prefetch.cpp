@@ -17,8 +17,8 @@ size_t Prefetcher::usualWorkers() {
   return std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMost);
 }
 
-Prefetcher::Prefetcher(std::string what, Make make, int64_t first, int64_t last, size_t workers)
-    : what_(std::move(what)), make_(std::move(make)), last_(last), taken_(first), begun_(first),
+Prefetcher::Prefetcher(std::string what, Make make, int64_t first, int64_t last, size_t workers, int64_t each)
+    : what_(std::move(what)), make_(std::move(make)), last_(last), each_(each), taken_(first), begun_(first),
       places_(std::max<size_t>(workers, 2)) {
   auto work = [this]() noexcept { this->work(); };
   workers = std::max<size_t>(workers, 1);
@@ -51,10 +51,11 @@ Prefetcher::Place Prefetcher::prepare(int64_t index) const {
 void Prefetcher::work() {
   for (;;) {
     std::unique_lock lock(mutex_);
-    const auto room = [&] { return begun_ - taken_ < static_cast<int64_t>(places_.size()); };
+    const auto room = [&] { return (begun_ - taken_) / each_ < static_cast<int64_t>(places_.size()); };
     changed_.wait(lock, [&] { return stop_ || begun_ > last_ || room(); });
     if (stop_ || begun_ > last_) return;
-    const int64_t index = begun_++;
+    const int64_t index = begun_;
+    begun_ += each_;
     lock.unlock();
     Place made = prepare(index);
     changeAndWake(mutex_, changed_, [&] {
@@ -75,7 +76,7 @@ Result<Inputs> Prefetcher::next() {
                         [&]() -> Result<Inputs> { std::rethrow_exception(place.thrown); });
   if (place.failed()) return place.batch->error();
   Result<Inputs> batch = *std::exchange(place.batch, std::nullopt);
-  ++taken_;
+  taken_ += each_;
   lock.unlock();
   changed_.notify_all();
   return batch;

@@ -16,7 +16,7 @@
 
 namespace tg {
 
-/// Prepares batches first … last on threads of its own, several at a time, so that the device does not wait where
+/// Prepares batches first, first + each … up to last on threads of its own, several at a time, so that the device does not wait where
 /// reading and converting a batch takes longer than a step.
 class Prefetcher {
  public:
@@ -24,7 +24,8 @@ class Prefetcher {
   /// `what` names a batch in errors, as in "the batch of step". As many batches as there are `workers`, but at least
   /// two, are ready or being prepared; each of the workers is a thread, which calls `make`. If the system starts no
   /// thread, `next` calls it.
-  Prefetcher(std::string what, Make make, int64_t first, int64_t last, size_t workers = usualWorkers());
+  Prefetcher(std::string what, Make make, int64_t first, int64_t last, size_t workers = usualWorkers(),
+             int64_t each = 1);
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
   /// Waits only for the batches that are being prepared, if any.
@@ -46,11 +47,11 @@ class Prefetcher {
   };
   void work();
   Place prepare(int64_t index) const;
-  Place& placeOf(int64_t index) { return places_[static_cast<size_t>(index) % places_.size()]; }
+  Place& placeOf(int64_t index) { return places_[static_cast<size_t>(index / each_) % places_.size()]; }
 
   const std::string what_;
   const Make make_;
-  const int64_t last_;
+  const int64_t last_, each_;
   /// The batches to hand out next and to prepare next. The mutex guards them, and all members below.
   int64_t taken_, begun_;
   bool stop_ = false;  ///< no further batch is begun

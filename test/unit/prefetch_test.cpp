@@ -100,6 +100,21 @@ TEST(Prefetcher, SeveralWorkersKeepTheOrder) {
   EXPECT_LE(feed.made, 33) << "nothing is begun behind a failure";
 }
 
+TEST(Prefetcher, GivesEveryThirdStepUnderItsOwnNumber) {
+  Counter feed;
+  feed.throws = 14;
+  for (const size_t workers : {1, 3}) {
+    Prefetcher prefetcher(
+        "batch", [&](int64_t step) { return feed.batch(step); }, 2, 16, workers, 3);
+    for (const double step : {2, 5, 8, 11}) {
+      const auto inputs = prefetcher.next();
+      ASSERT_OK(inputs);
+      EXPECT_EQ(inputs->at("x").at(0), step);
+    }
+    EXPECT_FAILS(prefetcher.next(), "batch 14: out of memory");
+  }
+}
+
 TEST(Prefetcher, AnErrorComesInItsPlaceAndStays) {
   Counter feed;
   feed.fails = 3;
