@@ -136,11 +136,13 @@ struct ExplainMemory : Verb {
     return target == "auto" ? withCode(exitDevice, deviceTarget()) : takeTarget(target, module);
   }
 
-  /// Compiles the module to the point where a run plans its memory.
+  /// Compiles the function to the point where a run plans its memory. The others, which share the buffers in a plan of
+  /// all, are left out.
   Result<std::unique_ptr<Module>> compiled(std::unique_ptr<Module> module,
                                            const std::string& pipeline) const {
+    TG_CHECK(runFirst(pipeline, module, {}));
+    keepEntries(*module, {function});
     CompileOptions options;
-    options.pipeline = pipeline;
     options.until = Stage::planned;
     options.keepCaptures = "";
     TG_TRY(Compiled done, compile(std::move(module), chosen, options));
