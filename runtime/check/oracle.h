@@ -54,12 +54,14 @@ class InterpCall {
 };
 
 /// Judges values by two calls at one point: in f64, and rounded. They are close if |value - wide| <= 4 |exact - wide| +
-/// floor, the rule of tolerance.h. For a result of few elements, one rounded call is a poor estimate of the rounding error.
-/// If such a result differs in a module with f16 or bf16, whose error is large, three more calls are made with
-/// parameters that are rounded differently. If a result differs that is zero or nearly so in f64, where terms may
-/// cancel out, three more calls round every op's results differently. An optimizer may enlarge what rounding leaves of
-/// a gradient. So if a param or state differs, it is compared with what two more calls make of the other executor's own
-/// gradients, as far as these were judged before and are close.
+/// floor, the rule of tolerance.h. If one differs, more calls tell how large the rounding error may be:
+/// - A result of few elements, for which one rounded call is a poor estimate, or one that is zero or nearly so in f64,
+///   where terms may cancel out: three calls round every op's results differently.
+/// - A result of few elements in a module with f16 or bf16, whose error is large: three calls start from parameters that
+///   are rounded differently.
+/// - An optimizer may enlarge what rounding leaves of a gradient. A value behind the gradients is compared with what two
+///   calls make of the other executor's own gradients. If these are not known, and one is zero or nearly so in f64, the
+///   calls of the first case are used.
 class Oracle {
  public:
   /// `rounded`: the module of the rounded call, such as the compiled one; often that of the point.
@@ -67,6 +69,8 @@ class Oracle {
 
   const InterpCall& wide() const { return wide_; }
   const InterpCall& exact() const { return exact_; }
+  /// Gradients of the other executor, by parameter, that were judged to be close.
+  void takeGradients(std::map<std::string, NdArray> close) { grads_ = std::move(close); }
   /// The oracle must have a value of this kind and name. `floor` is that of wholeFunctionClose.
   Result<ResultCheck> judge(const std::string& kind, const std::string& name, const NdArray& value,
                             double floor = kWholeFunctionFloor);
@@ -75,12 +79,12 @@ class Oracle {
   Oracle(const CallPoint& point, InterpCall wide, InterpCall exact);
   Result<const std::vector<InterpCall>*> roundedParams();
   Result<const std::vector<InterpCall>*> roundedEachOp();
-  Result<const std::vector<InterpCall>*> fromGrads();
+  Result<const std::vector<InterpCall>*> fromGradients();
 
   CallPoint point_;
   InterpCall wide_, exact_;
   double roundoff_;
-  std::map<std::string, NdArray> grads_;  ///< those of the other executor that are close
+  std::map<std::string, NdArray> grads_;  ///< of the other executor
   std::vector<InterpCall> paramCalls_, opCalls_, gradCalls_;
 };
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/check/verify_device.h"
 
+#include <algorithm>
+#include <iterator>
+#include <map>
+
 #include "runtime/interp_runner.h"
 
 namespace tg {
@@ -42,17 +46,23 @@ Result<std::vector<ResultCheck>> compareFunction(const Module& source, const Mod
   TG_TRY(Oracle oracle, Oracle::at({source, function, params, inputs, subgroup}, spirv));
   TG_TRY(RunOutputs ran, executor->run(function, inputs, true));
   TG_TRY(NamedArrays grads, executor->paramGrads(function));
-  std::vector<ResultCheck> checks;
+  std::vector<ResultCheck> checks, gradients;
+  std::map<std::string, NdArray> close;
+  for (const auto& [name, value] : grads) {
+    const NdArray gradient = toNdArray(value);
+    TG_TRY(gradients.emplace_back(), oracle.judge("gradient", name, gradient));
+    if (gradients.back().close) close.emplace(name, gradient);
+  }
+  oracle.takeGradients(std::move(close));
   auto judge = [&](const char* kind, const NamedArrays& values) -> Result<void> {
     for (const auto& [name, value] : values) {
-      TG_TRY(ResultCheck check, oracle.judge(kind, name, toNdArray(value)));
-      checks.push_back(std::move(check));
+      TG_TRY(checks.emplace_back(), oracle.judge(kind, name, toNdArray(value)));
     }
     return {};
   };
   TG_CHECK(judge("result", ran.results));
   TG_CHECK(judge("capture", ran.captures));
-  TG_CHECK(judge("gradient", grads));
+  std::ranges::move(gradients, std::back_inserter(checks));
   TG_CHECK(compareStorage(source, *executor, params, oracle, checks));
   return checks;
 }

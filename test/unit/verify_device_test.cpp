@@ -325,6 +325,37 @@ TEST_F(VerifyTest, updatesOfCancelledGradientsAreThoseOfTheDevicesGradients) {
   }
 }
 
+// The norm of normalized gradients is one of what rounding leaves of them. A loss may be small because terms cancel out,
+// though not below all rounding: one run that rounds says little of a single number.
+TEST_F(VerifyTest, singleNumbersAreJudgedByMoreRuns) {
+  constexpr const char* kText = R"(module @m {
+  param @w : tensor<1xf32> {init = ones}
+  param @p : tensor<8x1xf32> {init = randn(0.5)}
+  func @train(%x: tensor<4x8xf32>) -> (loss: tensor<f32>) {
+    %p = tg.param @p : tensor<8x1xf32>
+    %w = tg.param @w : tensor<1xf32>
+    %y = tg.matmul %x, %p : tensor<4x1xf32>
+    %n = tg.rms_norm %y, %w : tensor<4x1xf32>
+    %t = tg.tanh %n : tensor<4x1xf32>
+    %loss = tg.mean %t {axes = [0, 1]} : tensor<f32>
+    return %loss : tensor<f32>
+  }
+})";
+  auto trained = runPasses(parsed(kText), "append-grad,append-adam{lr=0.01 normalize-grads}");
+  ASSERT_TRUE(trained) << trained.error().str();
+  source_ = std::move(trained->module);
+  compileSource();
+  for (uint64_t seed = 0; seed < 16; ++seed) {
+    auto inputs = randomInputs(*source_->func("train"), {}, seed);
+    auto storage = randomStorage(*source_, seed);
+    ASSERT_TRUE(inputs && storage);
+    auto checks = compareFunction(*source_, *spirv_, "train", *storage, *inputs, device_);
+    ASSERT_TRUE(checks) << checks.error().str();
+    for (const ResultCheck& check : *checks)
+      EXPECT_TRUE(check.close) << seed << ": " << check.kind << " " << check.name << ": " << check.why;
+  }
+}
+
 // The worst element and what both computed, of a difference in one element of many.
 TEST_F(VerifyTest, worstElementIsNamed) {
   inputs_ = trainInputs();
