@@ -137,7 +137,9 @@ Result<void> addNewest(const std::string& run, const std::vector<CheckpointEntry
   TG_TRY(TrainState state, readState(newest.path));
   if (auto same = checkRunFiles(run, &state); !same && out["damage"] == "")
     out["damage"] = same.error().message();
-  out["step"] = std::max(out["step"].get<int64_t>(), state.step);  // damaged metrics may not tell
+  // Metrics have a row for every so many steps, or may be damaged.
+  out["step"] = std::max(out["step"].get<int64_t>(), state.step);
+  out["seconds"] = std::max(out["seconds"].get<double>(), state.seconds);
   if (state.bestValLoss) {
     out["best"] = {{"step", state.bestStep}, {"val_loss", *state.bestValLoss}, {"path", nullptr}};
     for (const CheckpointEntry& entry : entries)
