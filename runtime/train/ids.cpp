@@ -108,6 +108,7 @@ Result<void> Fingerprint::addBytes(size_t size, const ReadBytes& read, const std
   add(countText(size, "byte"));
   if (size <= kBlock * kBlocks) {
     XXH3_state_t state;
+    XXH3_INITSTATE(&state);  // the next call reads the state's seed, and keeps the secret if that is the same
     XXH3_64bits_reset_withSeed(&state, digest_);
     TG_CHECK(inPieces(read, 0, size, [&](std::span<const std::byte> piece, size_t) -> Result<void> {
       XXH3_64bits_update(&state, piece.data(), piece.size());
