@@ -67,7 +67,7 @@ class SharedAttention final : public AttentionWalk {
   void storeSum(size_t number, std::span<KV> parts) override;
 
   /// Loads the first step of the product that comes next.
-  using Next = std::function<std::vector<KV>()>;
+  using Next = Pipeline::Next;
   /// Adds the products of all steps to the sums.
   void inSteps(int64_t steps, std::span<KV> sums, Pipeline::Load load, Pipeline::Store store,
                const Pipeline::Body& body, const Next& next);
@@ -85,7 +85,6 @@ class SharedAttention final : public AttentionWalk {
   void loadTurned(std::vector<KV>& out, int operand, const Index& first, int64_t count, int64_t extent,
                   const Index& column);
   std::span<const KV> storeTurned(const SharedTile& tile, int64_t count, std::span<const KV> loaded);
-  KV numbers(int operand, int64_t four);
   std::span<KV> takeAhead(std::span<KV> state);
   KV numbersOf(int operand, int64_t four, int64_t column);
   void putWeights(const Parts& values);
@@ -143,14 +142,6 @@ SharedAttention::SharedAttention(LowerContext& c, const AttentionRegion& region,
     sums_.push_back({fours() / down, r_.width(sum) / kLanes / across, placeOf(c_.space, lane_, down, across),
                      down, across});
   }
-}
-
-/// The numbers (lse or delta) of four own rows, as a vector.
-KV SharedAttention::numbers(int operand, int64_t four) {
-  std::vector<KV> out;
-  for (int64_t lane = 0; lane < kLanes; ++lane)
-    out.push_back(number(operand, inside(plus(ownRow(ownFour(four)), lane), r_.ownRows())));
-  return kernel_.vec(out);
 }
 
 void SharedAttention::inSteps(int64_t steps, std::span<KV> sums, Pipeline::Load load, Pipeline::Store store,
@@ -285,11 +276,16 @@ void SharedAttention::rescale(size_t row, const KV& by, std::span<KV>) {
   kernel_.guard(isFirst_, [&] { shrink_.write(c_, {}, ownFour(static_cast<int64_t>(row)), by); });
 }
 
-/// The numbers (lse or delta) of part (four, column)'s queries.
+/// The numbers (lse or delta) of part (four, column)'s queries: four own rows, or one row of the other side.
 KV SharedAttention::numbersOf(int operand, int64_t four, int64_t column) {
-  if (!r_.forKeys) return numbers(operand, four);
-  return kernel_.splat(
-      number(operand, inside(c_.space.add(firstOf(block_), otherInBlock(column)), r_.otherRows())));
+  if (r_.forKeys) {
+    const Index query = c_.space.add(firstOf(block_), otherInBlock(column));
+    return kernel_.splat(number(operand, inside(query, r_.otherRows())));
+  }
+  std::vector<KV> out;
+  for (int64_t lane = 0; lane < kLanes; ++lane)
+    out.push_back(number(operand, inside(plus(ownRow(ownFour(four)), lane), r_.ownRows())));
+  return kernel_.vec(out);
 }
 
 void SharedAttention::putWeights(const Parts& values) {

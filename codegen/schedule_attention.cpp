@@ -89,8 +89,8 @@ bool streamsScores(const Op& attention, const Target& target) {
   // and, when streamed scores took an eighth longer, 119.1 against 126.7 with 768 (B 1, T 4096).
   const int64_t bytes = byteSize(dtypeNamed(as::attention(attention).precision()).value_or(DType::f32));
   constexpr int64_t kWidest = 256;  // wider rows do not fit the registers of an invocation
-  // With wide heads streaming pays off later. On an H200 a step with 32 heads
-  // of 128 at T 2048, whose scores are 512 MiB, took 4.9 ms with streamed scores and 3.5 with stored ones.
+  // With wide heads streaming pays off later. On an H200 a step with 32 heads of 128 at T 2048, whose scores are
+  // 512 MiB, took 4.9 ms with streamed scores and 3.5 with stored ones.
   constexpr int64_t kWide = 128, kWideShare = 4;
   const int64_t width = size.width + size.valueWidth;
   const bool wide = target.matmul == "shared" && width > kWide;

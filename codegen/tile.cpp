@@ -70,27 +70,35 @@ void addOuterProduct(KernelBuilder& kernel, std::span<const KV> column, std::spa
 }
 
 Pipeline::Pipeline(LowerContext& c, int64_t tiles, const KV& first, Load load, Store store)
-    : c_(c), kernel_(c.kernel), tiles_(tiles), load_(std::move(load)), store_(std::move(store)),
-      carried_(load_(index(first))), loads_(carried_.size()) {}
+    : Pipeline(c, tiles, std::vector<KV>{}, std::move(load), std::move(store)) {
+  carried_ = load_(index(first));
+  loads_ = carried_.size();
+}
 
 Pipeline::Pipeline(LowerContext& c, int64_t tiles, std::vector<KV> loaded, Load load, Store store)
     : c_(c), kernel_(c.kernel), tiles_(tiles), load_(std::move(load)), store_(std::move(store)),
       carried_(std::move(loaded)), loads_(carried_.size()) {}
 
-/// A step as described at the class: the carried values are the loaded tile, then the state.
+std::vector<KV> Pipeline::emitStep(const Index& tile, std::span<KV> now, const Body& body, const Next& next) {
+  store_(now.first(loads_));
+  kernel_.barrier();
+  std::vector<KV> loaded = next();
+  body(tile, now.subspan(loads_));
+  kernel_.barrier();
+  return loaded;
+}
+
 KernelBuilder::LoopBody Pipeline::step(const Body& body) {
   return [this, &body](const KV& tile, std::vector<KV> now) {
     if (loads_ == 0) {
       body(index(tile), now);
       return now;
     }
-    store_(std::span(now).first(loads_));
-    kernel_.barrier();
-    const KV last = KernelBuilder::u32(tiles_ - 1);
-    const std::vector<KV> loaded =
-        load_(index(kernel_.op(Opcode::k_min, {kernel_.add(tile, KernelBuilder::u32(1)), last}, DType::u32)));
-    body(index(tile), std::span(now).subspan(loads_));
-    kernel_.barrier();
+    const std::vector<KV> loaded = emitStep(index(tile), now, body, [&] {
+      const KV last = KernelBuilder::u32(tiles_ - 1);
+      return load_(
+          index(kernel_.op(Opcode::k_min, {kernel_.add(tile, KernelBuilder::u32(1)), last}, DType::u32)));
+    });
     std::ranges::copy(loaded, now.begin());
     return now;
   };
@@ -101,15 +109,9 @@ void Pipeline::run(const char* name, const KV& from, const KV& to, const Body& b
   carried_ = kernel_.loop(kernel_.depth(), from, to, 1, carried_, step(body));
 }
 
-std::vector<KV> Pipeline::runThen(const char* name, const Body& body,
-                                  const std::function<std::vector<KV>()>& next) {
+std::vector<KV> Pipeline::runThen(const char* name, const Body& body, const Next& next) {
   if (tiles_ > 1) run(name, KernelBuilder::u32(0), KernelBuilder::u32(tiles_ - 1), body);
-  store_(std::span(carried_).first(loads_));
-  kernel_.barrier();
-  std::vector<KV> loaded = next();
-  body(IndexSpace::constant(tiles_ - 1), state());
-  kernel_.barrier();
-  return loaded;
+  return emitStep(IndexSpace::constant(tiles_ - 1), carried_, body, next);
 }
 
 void Pipeline::runInBlocks(const KV& from, const KV& to, int64_t block, const Body& body) {

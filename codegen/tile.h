@@ -72,6 +72,8 @@ class Pipeline {
   using Load = std::function<std::vector<KV>(const Index& tile)>;
   using Store = std::function<void(std::span<const KV> loaded)>;
   using Body = std::function<void(const Index& tile, std::span<KV> state)>;
+  /// Loads what the next step stores.
+  using Next = std::function<std::vector<KV>()>;
 
   /// Loads the tile `first` of `tiles`, with which the first step begins.
   Pipeline(LowerContext& c, int64_t tiles, const KV& first, Load load, Store store);
@@ -85,13 +87,15 @@ class Pipeline {
   /// Emits a loop over the tiles from..to; `name` is the name of its counter.
   void run(const char* name, const KV& from, const KV& to, const Body& body);
   /// Emits a loop over all tiles, and the last step behind it, which loads for what follows: returns what `next` loads.
-  std::vector<KV> runThen(const char* name, const Body& body, const std::function<std::vector<KV>()>& next);
+  std::vector<KV> runThen(const char* name, const Body& body, const Next& next);
   /// As `run`, if all carried values are sums: those of `block` tiles at a time start from their initial values,
   /// which must be zero, and are then added to the totals. That keeps the rounding errors of long sums small.
   void runInBlocks(const KV& from, const KV& to, int64_t block, const Body& body);
 
  private:
   Index index(const KV& tile) { return c_.space.variable(tile, tiles_); }
+  /// A step as described at the class; `now` has the loaded tile, then the state. Returns what `next` loads.
+  std::vector<KV> emitStep(const Index& tile, std::span<KV> now, const Body& body, const Next& next);
   KernelBuilder::LoopBody step(const Body& body);
 
   LowerContext& c_;

@@ -16,8 +16,8 @@
 
 namespace tg {
 
-/// Prepares batches first, first + each … up to last on threads of its own, several at a time, so that the device does not wait where
-/// reading and converting a batch takes longer than a step.
+/// Prepares batches first, first + each … up to last on threads of its own, several at a time, so that the device does
+/// not wait where reading and converting a batch takes longer than a step.
 class Prefetcher {
  public:
   using Make = std::function<Result<Inputs>(int64_t index)>;

@@ -166,8 +166,8 @@ struct OpenModel {
   double compileMs() const;
 };
 
-/// Runs the pipeline of the flags unless it ran, opens the device, compiles and loads the module. Compiles only the functions in
-/// `entries`, unless the module is to be written.
+/// Runs the pipeline of the flags unless it ran, opens the device, compiles and loads the module. Compiles only the
+/// functions in `entries`, unless the module is to be written.
 Result<OpenModel> openModel(const ModelFlags& flags, std::unique_ptr<Module> module,
                             const std::vector<std::string>& entries);
 
