@@ -8,7 +8,8 @@
 //
 // Folds: elementwise ops over constants (f32 results rounded once, i32 wrapped); x+0, x-0, x·1, x/1; -(-x); dropout of
 // p = 0; views, means and extrema of constants; views and casts that change nothing; a transpose of a transpose, a reshape
-// of a reshape; reductions over axes of extent 1. Not x·0, which is NaN for an infinite x, and nothing through
+// of a reshape; reductions over axes of extent 1; a transpose or a reduction of what elementwise ops compute from
+// transposes, which then read the values as they lie in memory. Not x·0, which is NaN for an infinite x, and nothing through
 // stop_gradient, which append-grad needs.
 // Requires: stage(tensor).
 // Ensures: the same values, up to the sign of zero in x+0. A function with tg.grad stays as it is.
@@ -182,22 +183,15 @@ Value* foldIdentity(const Op& op) {
   }
 }
 
-bool isIdentityPermutation(const std::vector<int64_t>& perm) {
-  for (size_t i = 0; i < perm.size(); ++i)
-    if (normalAxis(perm[i], static_cast<int>(perm.size())) != static_cast<int>(i)) return false;
-  return true;
-}
-
 /// A transpose of a transpose becomes one transpose; a reshape of a reshape reads the inner operand.
 void mergeViews(Op& op) {
   const Op* inner = op.in(0)->def;
   if (!inner || inner->code != op.code) return;
   if (op.code == Opcode::reshape) op.operands[0] = Operand::of(inner->in(0));
   if (op.code == Opcode::transpose) {
-    std::vector<int64_t> first = as::transpose(*inner).perm(), perm;
-    int rank = static_cast<int>(first.size());
-    for (int64_t axis : as::transpose(op).perm())
-      perm.push_back(normalAxis(first[normalAxis(axis, rank)], rank));
+    const std::vector<int64_t> first = as::transpose(*inner).perm();
+    std::vector<int64_t> perm;
+    for (const int64_t axis : as::transpose(op).perm()) perm.push_back(first[axis]);
     op.setAttr("perm", Attr::ints(perm));
     op.operands[0] = Operand::of(inner->in(0));
   }
@@ -218,16 +212,19 @@ Value* foldView(Op& op) {
   case Opcode::mean:
   case Opcode::max_reduce:
   case Opcode::min_reduce: return op.in(0);
-  case Opcode::transpose: return isIdentityPermutation(as::transpose(op).perm()) ? op.in(0) : nullptr;
+  case Opcode::transpose: return std::ranges::is_sorted(as::transpose(op).perm()) ? op.in(0) : nullptr;
   default: return nullptr;
   }
 }
 
+bool isReduction(const Op& op) {
+  return op.code == Opcode::sum || op.code == Opcode::mean || op.code == Opcode::max_reduce ||
+         op.code == Opcode::min_reduce;
+}
+
 /// Turns a reduction over axes of extent 1 into a reshape.
 void reductionToReshape(Op& op) {
-  if (op.code != Opcode::sum && op.code != Opcode::mean && op.code != Opcode::max_reduce &&
-      op.code != Opcode::min_reduce)
-    return;
+  if (!isReduction(op)) return;
   if (op.in(0)->type.elements() != op.result()->type.elements() || sameType(op, op.in(0))) return;
   const Shape& shape = op.result()->type.shape;
   op.code = Opcode::reshape;
@@ -235,11 +232,75 @@ void reductionToReshape(Op& op) {
   op.setAttr("shape", Attr::ints({shape.begin(), shape.end()}));
 }
 
+/// Whether a value is computed by elementwise ops, without other uses, from constants, numbers, and transposes by one
+/// permutation, which is `perm` once the first of them is found. All of them but the constants have the value's shape. At
+/// most eight ops follow each other.
+bool isTransposed(const Value* value, const Shape& shape, std::vector<int64_t>& perm, int depth = 0) {
+  if (value->type.rank() == 0 || splat(value)) return true;
+  const Op* def = value->def;
+  if (!def || value->type.shape != shape) return false;
+  if (def->code == Opcode::transpose) {
+    const std::vector<int64_t> own = as::transpose(*def).perm();
+    if (perm.empty()) perm = own;
+    return perm == own;
+  }
+  const Scalar scalar = def->info().scalar;
+  if (depth == 8 || scalar == Scalar::none || scalar == Scalar::stop_gradient || !value->uses.hasOne())
+    return false;
+  for (int i = 0; i < def->numOperands(); ++i)
+    if (!isTransposed(def->in(i), shape, perm, depth + 1)) return false;
+  return true;
+}
+
+/// Computes such a value before its transposes.
+Value* withoutTransposes(Value* value, Builder& builder) {
+  if (value->type.rank() == 0) return value;
+  Op* def = value->def;
+  builder.setLoc(def->loc).setHint(value->name);
+  if (const Operand* literal = splat(value))
+    return builder.create(Opcode::constant, {*literal}, {}, {Type::tensor(value->type.dtype, {})})->result();
+  if (def->code == Opcode::transpose) return def->in(0);
+  OperandList operands;
+  for (int i = 0; i < def->numOperands(); ++i)
+    operands.push_back(Operand::of(withoutTransposes(def->in(i), builder)));
+  builder.setLoc(def->loc).setHint(value->name);
+  return builder.create(def->code, std::move(operands), def->attrs)->result();
+}
+
+/// Moves a transpose before the elementwise ops that lead to it if it undoes those before them, and returns the result of
+/// these ops. A reduction over transposed axes becomes one over the axes before that, if those it keeps stay in order.
+Value* skipTransposes(Op& op, Builder& builder) {
+  if (op.code != Opcode::transpose && !isReduction(op)) return nullptr;
+  std::vector<int64_t> perm;
+  if (!isTransposed(op.in(0), op.in(0)->type.shape, perm) || perm.empty()) return nullptr;
+  builder.setBefore(&op);
+  if (op.code == Opcode::transpose) {
+    for (int i = 0; const int64_t axis : as::transpose(op).perm())
+      if (perm[axis] != i++) return nullptr;
+    return withoutTransposes(op.in(0), builder);
+  }
+  std::vector<int64_t> reduced = reducedAxes(op), before;
+  std::ranges::sort(reduced);
+  int64_t last = -1;
+  for (int axis = 0; const int64_t from : perm) {
+    if (contains(reduced, axis++))
+      before.push_back(from);
+    else if (std::exchange(last, from) > from)
+      return nullptr;
+  }
+  std::ranges::sort(before);
+  if (op.flag("keepdims") && before != reduced) return nullptr;
+  op.operands[0] = Operand::of(withoutTransposes(op.in(0), builder));
+  op.setAttr("axes", Attr::ints(before));
+  return nullptr;
+}
+
 }  // namespace
 
 Result<void> run_canonicalize(Module& module, const NoOptions&, const PassContext&) {
-  for (Item* func : module.all(ItemKind::func))
-    replaceOps(*func, [](Op& op) -> Value* {
+  for (Item* func : module.all(ItemKind::func)) {
+    Builder builder(&module, func);
+    replaceOps(*func, [&](Op& op) -> Value* {
       if (op.results.size() != 1 || op.operands.empty() || op.operands[0].kind != Operand::Kind::value)
         return nullptr;
       if (foldSumOfSquares(op) || foldConstants(op) || foldNarrowCast(op) || foldSplat(op) ||
@@ -247,9 +308,11 @@ Result<void> run_canonicalize(Module& module, const NoOptions&, const PassContex
         return nullptr;
       if (Value* other = foldWidened(op)) return other;
       if (Value* other = foldIdentity(op)) return other;
+      if (Value* other = skipTransposes(op, builder)) return other;
       reductionToReshape(op);
       return foldView(op);
     });
+  }
   return {};
 }
 
