@@ -14,8 +14,8 @@ fail() {
 
 rm -rf "$work"
 mkdir -p "$work"
-# Compressing well takes longer than the rest of the test.
-(cd "$work" && cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work" -D CPACK_DEBIAN_COMPRESSION_TYPE=gzip) \
+# Compressing takes longer than the rest of the test.
+(cd "$work" && cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work" -D CPACK_DEBIAN_COMPRESSION_TYPE=none) \
   > "$work/log" 2>&1 || { cat "$work/log"; fail "cpack failed"; }
 tools=$(echo "$work"/tensorgrad_*.deb)
 dev=$(echo "$work"/tensorgrad-dev_*.deb)

@@ -9,13 +9,11 @@ rm -rf "$work"
 
 # with STATE HIDDEN [OPTION...]: configures the project in a folder of its own; HIDDEN is a pattern of .pc files.
 with() {
-  local pc=$work/$1/pc file
+  local pc=$work/$1/pc
   mkdir -p "$pc"
-  for folder in $(pkg-config --variable=pc_path pkg-config | tr : ' '); do
-    for file in "$folder"/*.pc; do
-      [ ! -e "$file" ] || [[ $(basename "$file") =~ ^($2)$ ]] || ln -sf "$file" "$pc"
-    done
-  done
+  pkg-config --variable=pc_path pkg-config | tr : '\n' | while read -r folder; do
+    [ ! -d "$folder" ] || find "$folder" -maxdepth 1 -name '*.pc'
+  done | grep -vE "/($2)\$" | xargs ln -sf -t "$pc"
   PKG_CONFIG_PATH='' PKG_CONFIG_LIBDIR=$pc cmake -S "$source" -B "$work/$1" "${@:3}" > "$work/$1/log" 2>&1
 }
 complain() {
