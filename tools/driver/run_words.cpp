@@ -196,8 +196,11 @@ Result<std::optional<int>> parseVerb(CLI::App& app, const Arguments& args) {
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", helpOf(app));
     return std::optional<int>(exitOk);
-  } catch (const CLI::ExtrasError& error) {
-    return wrong(unknownFlag(app, args).value_or(error.what()));
+  } catch (const CLI::ExtrasError&) {  // CLI11 lists the arguments from last to first
+    const std::vector<std::string> extra = app.remaining();
+    return wrong(unknownFlag(app, args).value_or(fmt::format("The following argument{} not expected: {}",
+                                                             extra.size() == 1 ? " was" : "s were",
+                                                             fmt::join(extra, " "))));
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string twice = givenTwice(app, args);
     return wrong(twice.empty() ? error.what() : twice + " is given more than once");
