@@ -212,27 +212,54 @@ size_t Table::rowBytes() const {
   return static_cast<size_t>(elements * byteSize(type_));
 }
 
-Result<HostArray> Table::convert(const Shape& shape, std::vector<std::byte> raw, Beyond beyond) const {
+Result<HostArray> Table::convert(const Shape& shape, std::vector<std::byte> raw, int64_t first,
+                                 Beyond beyond) const {
   if (const auto dtype = unconverted(type_, goal_)) return HostArray{*dtype, shape, std::move(raw)};
-  auto array = fromFileElements(type_, shape, raw, goal_, 0, beyond);
+  auto array = fromFileElements(type_, shape, raw, goal_, first, beyond);
   if (!array) return fail("{}: {}", path_, array.error().message());
   return array;
 }
 
-Result<HostArray> Table::gather(std::span<const int64_t> rows) const {
-  if (file_) TG_CHECK(file_->checkSize());
+Result<void> Table::readRows(std::span<const int64_t> rows, std::span<std::byte> to) const {
   const size_t each = rowBytes();
-  std::vector<std::byte> raw(rows.size() * each);
   for (size_t at = 0; each && at < rows.size();) {
     size_t next = at + 1;  // consecutive rows are read at once
     while (next < rows.size() && rows[next] == rows[next - 1] + 1) ++next;
-    TG_CHECK(readBytes(static_cast<size_t>(rows[at]) * each,
-                       std::span(raw).subspan(at * each, (next - at) * each)));
+    TG_CHECK(readBytes(static_cast<size_t>(rows[at]) * each, to.subspan(at * each, (next - at) * each)));
     at = next;
   }
+  return {};
+}
+
+Result<HostArray> Table::gather(std::span<const int64_t> rows, std::vector<std::byte> memory) const {
+  if (file_) TG_CHECK(file_->checkSize());
   Shape shape = shape_;
   shape[0] = static_cast<int64_t>(rows.size());
-  return convert(shape, std::move(raw), Beyond::infinite);
+  HostArray out{DType::f32, shape, std::move(memory)};
+  if (const auto dtype = unconverted(type_, goal_)) {
+    out.dtype = *dtype;
+    out.bytes.resize(rows.size() * rowBytes());
+    TG_CHECK(readRows(rows, out.bytes));
+    return out;
+  }
+  // Converted in pieces that stay in the cache.
+  constexpr size_t kPiece = 256 << 10;
+  const size_t most = std::max<size_t>(1, kPiece / std::max<size_t>(1, rowBytes()));
+  for (size_t first = 0, written = 0; first == 0 || first < rows.size(); first += most) {
+    const auto some = rows.subspan(first, std::min(most, rows.size() - first));
+    std::vector<std::byte> raw(some.size() * rowBytes());
+    TG_CHECK(readRows(some, raw));
+    shape[0] = static_cast<int64_t>(some.size());
+    const auto before = static_cast<int64_t>(first * rowBytes()) / byteSize(type_);
+    TG_TRY(const HostArray piece, convert(shape, std::move(raw), before, Beyond::infinite));
+    if (first == 0) {
+      out.dtype = piece.dtype;
+      out.bytes.resize(static_cast<size_t>(out.type().bytes()));
+    }
+    std::ranges::copy(piece.bytes, out.bytes.begin() + static_cast<ptrdiff_t>(written));
+    written += piece.bytes.size();
+  }
+  return out;
 }
 
 Result<HostArray> Table::range(int64_t first, int64_t count, Beyond beyond) const {
@@ -242,7 +269,7 @@ Result<HostArray> Table::range(int64_t first, int64_t count, Beyond beyond) cons
   TG_CHECK(readBytes(static_cast<size_t>(first) * each, raw));
   Shape shape = shape_;
   if (shape.rank()) shape[0] = count;
-  return convert(shape, std::move(raw), beyond);
+  return convert(shape, std::move(raw), 0, beyond);
 }
 
 }  // namespace tg

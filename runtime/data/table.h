@@ -56,8 +56,8 @@ class Table {
     return out;
   }
 
-  /// The rows with these indices, converted as by `fromFileElements`.
-  Result<HostArray> gather(std::span<const int64_t> rows) const;
+  /// The rows with these indices, converted as by `fromFileElements`, in `memory` if it has room.
+  Result<HostArray> gather(std::span<const int64_t> rows, std::vector<std::byte> memory = {}) const;
   /// Rows first … first + count - 1.
   Result<HostArray> range(int64_t first, int64_t count, Beyond beyond = Beyond::infinite) const;
   /// The whole array. A real that is too large for f32 is an error here. In the rows of a batch it becomes infinite
@@ -66,7 +66,10 @@ class Table {
 
  private:
   void lay(const NpyLayout& layout, size_t size);
-  Result<HostArray> convert(const Shape& shape, std::vector<std::byte> raw, Beyond beyond) const;
+  /// `raw` as what the table gives; errors number its elements from `first` on.
+  Result<HostArray> convert(const Shape& shape, std::vector<std::byte> raw, int64_t first,
+                            Beyond beyond) const;
+  Result<void> readRows(std::span<const int64_t> rows, std::span<std::byte> to) const;
   size_t rowBytes() const;
 
   std::string path_;

@@ -56,10 +56,12 @@ class ColumnSource : public Source {
                 first->name, batch_);
   }
 
-  Result<Inputs> batch(int64_t step) const override { return gather(trainingRows(step)); }
+  Result<Inputs> batch(int64_t step, Inputs used) const override {
+    return gather(trainingRows(step), std::move(used));
+  }
   std::string notFinite(int64_t step) const override {
     const std::vector<int64_t> rows = trainingRows(step);
-    auto inputs = gather(rows);
+    auto inputs = gather(rows, {});
     if (!inputs) return "";
     for (const Column& column : columns_) {
       const HostArray& array = inputs->at(column.name);
@@ -79,11 +81,11 @@ class ColumnSource : public Source {
   std::string unit() const override { return "rows"; }
   int64_t stepsPerEpoch() const override { return batch_ ? training_ / batch_ : 0; }
   int64_t evalBatches() const override { return batch_ ? (total_ - evalFirst_) / batch_ : 1; }
-  Result<Inputs> evalBatch(int64_t index) const override {
+  Result<Inputs> evalBatch(int64_t index, Inputs used) const override {
     std::vector<int64_t> rows(static_cast<size_t>(batch_));
     for (size_t at = 0; at < rows.size(); ++at)
       rows[at] = evalFirst_ + index * batch_ + static_cast<int64_t>(at);
-    return gather(inFile(std::move(rows)));
+    return gather(inFile(std::move(rows)), std::move(used));
   }
   Result<std::string> fingerprint() const override {
     Fingerprint print;
@@ -142,14 +144,14 @@ class ColumnSource : public Source {
     return rows;
   }
 
-  Result<Inputs> gather(const std::vector<int64_t>& rows) const {
+  Result<Inputs> gather(const std::vector<int64_t>& rows, Inputs used) const {
     Inputs out;
     for (const Column& column : columns_) {
       if (!column.rows) {
         out.emplace(column.name, column.constant);
         continue;
       }
-      TG_TRY(HostArray array, column.rows->gather(rows));
+      TG_TRY(HostArray array, column.rows->gather(rows, std::move(used[column.name].bytes)));
       array.shape = column.type.shape;
       out.emplace(column.name, std::move(array));
     }

@@ -38,7 +38,7 @@ Result<std::vector<double>> resultsOf(Session& session, const Inputs& inputs, bo
 
 /// Batches `first`, `first` + `each` … below `count`.
 Prefetcher batchesAhead(const Feed& feed, int64_t first, int64_t each, int64_t count) {
-  auto make = [&feed](int64_t index) { return feed.evalBatch(index); };
+  auto make = [&feed](int64_t index, Inputs used) { return feed.evalBatch(index, std::move(used)); };
   return {"evaluation batch", make, first, count - 1, Prefetcher::usualWorkers(), each};
 }
 
@@ -79,9 +79,10 @@ Result<std::optional<Evaluation>> evaluate(Session& session, const Feed& feed, i
   TG_TRY(const int64_t count, batchesOf(feed, batches));
   Prefetcher ahead = batchesAhead(feed, 0, 1, count);
   std::vector<double> sums;
+  Inputs inputs;
   for (int64_t i = 0; i < count; ++i) {
     if (stop && *stop) return std::optional<Evaluation>();
-    TG_TRY(const Inputs inputs, ahead.next());
+    TG_TRY(inputs, ahead.next(std::move(inputs)));
     TG_TRY(const std::vector<double> values, resultsOf(session, inputs, sessionFailed));
     add(values, sums);
   }
@@ -98,8 +99,9 @@ Result<Evaluation> evaluateTogether(Session& session, const Feed& feed, int64_t 
   const int64_t each = all ? 1 : ranks.ranks(), first = all ? 0 : ranks.rank();
   Prefetcher ahead = batchesAhead(feed, first, each, count);
   std::vector<double> values;  // of one batch after the other
+  Inputs inputs;
   for (int64_t i = first; i < count; i += each) {
-    TG_TRY(const Inputs inputs, ahead.next());
+    TG_TRY(inputs, ahead.next(std::move(inputs)));
     TG_TRY(const std::vector<double> more, resultsOf(session, inputs, sessionFailed));
     values.insert(values.end(), more.begin(), more.end());
   }

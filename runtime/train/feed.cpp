@@ -28,10 +28,10 @@ class JoinedFeed : public Feed {
       : train_(std::move(train)), eval_(std::move(eval)), fingerprint_(std::move(fingerprint)),
         evalPrint_(std::move(evalPrint)), oneBatch_(oneBatch) {}
 
-  Result<Inputs> batch(int64_t step) const override {
+  Result<Inputs> batch(int64_t step, Inputs used) const override {
     if (!train_) return fail("there is no data for training");
     if (step < 1) return fail("there is no batch of step {}; the first is 1", step);
-    return train_->batch(oneBatch_ ? 1 : step);
+    return train_->batch(oneBatch_ ? 1 : step, std::move(used));
   }
   std::string notFinite(int64_t step) const override {
     return train_ && step > 0 ? train_->notFinite(oneBatch_ ? 1 : step) : "";
@@ -40,10 +40,10 @@ class JoinedFeed : public Feed {
   std::string unit() const override { return main().unit(); }
   int64_t stepsIn(int64_t epochs) const override { return train_ ? train_->stepsPerEpoch() * epochs : 0; }
   int64_t evalBatches() const override { return eval_ ? eval_->evalBatches() : 0; }
-  Result<Inputs> evalBatch(int64_t index) const override {
+  Result<Inputs> evalBatch(int64_t index, Inputs used) const override {
     if (index < 0 || index >= evalBatches())
       return fail("there are {} batches for evaluation, got index {}", evalBatches(), index);
-    return eval_->evalBatch(index);
+    return eval_->evalBatch(index, std::move(used));
   }
   const Vocabulary* vocabulary() const override { return main().vocabulary(); }
   std::string fingerprint() const override { return fingerprint_; }
@@ -180,10 +180,10 @@ class RankFeed : public Feed {
       : whole_(std::move(whole)), rank_(rank / split), ranks_(ranks / split), part_(rank % split),
         split_(split), source_(split > 1 ? clone(source) : nullptr) {}
 
-  Result<Inputs> batch(int64_t step) const override {
+  Result<Inputs> batch(int64_t step, Inputs used) const override {
     if (step < 1) return whole_->batch(step);  // returns the error
+    if (split_ == 1) return whole_->batch(stepOfOne(step), std::move(used));
     TG_TRY(Inputs inputs, whole_->batch(stepOfOne(step)));
-    if (split_ == 1) return inputs;
     Inputs part;
     TG_TRY(const InputViews views, partOf(*source_->func("train"), inputs, part_, split_, part));
     for (const auto& [name, view] : views)
@@ -206,7 +206,9 @@ class RankFeed : public Feed {
     return epochs / ranks_ * each + divideCeil(epochs % ranks_ * each, ranks_);
   }
   int64_t evalBatches() const override { return whole_->evalBatches(); }
-  Result<Inputs> evalBatch(int64_t index) const override { return whole_->evalBatch(index); }
+  Result<Inputs> evalBatch(int64_t index, Inputs used) const override {
+    return whole_->evalBatch(index, std::move(used));
+  }
   const Vocabulary* vocabulary() const override { return whole_->vocabulary(); }
   std::string fingerprint() const override { return whole_->fingerprint(); }
   std::optional<std::string> evalFingerprint() const override { return whole_->evalFingerprint(); }

@@ -31,14 +31,15 @@ struct FeedOptions {
 class Batches {
  public:
   virtual ~Batches() = default;
-  /// The inputs of training step `step`, which counts from 1.
-  virtual Result<Inputs> batch(int64_t step) const = 0;
+  /// The inputs of training step `step`, which counts from 1. The memory of `used`, an earlier batch, may become the new
+  /// one's: the system fills fresh memory of a large batch with zeros first.
+  virtual Result<Inputs> batch(int64_t step, Inputs used = {}) const = 0;
   /// The number of items in a batch, and their unit: "tok" or "rows".
   virtual int64_t itemsPerStep() const = 0;
   virtual std::string unit() const = 0;
   /// The number of evaluation batches; 0 if there are none. `evalBatch` takes 0 … evalBatches() - 1.
   virtual int64_t evalBatches() const = 0;
-  virtual Result<Inputs> evalBatch(int64_t index) const = 0;
+  virtual Result<Inputs> evalBatch(int64_t index, Inputs used = {}) const = 0;
   /// The first input of a training step that is infinite or NaN, with the row of its file: `x is nan in row 17 of
   /// x.npy`. "" if all are finite.
   virtual std::string notFinite(int64_t /*step*/) const { return ""; }

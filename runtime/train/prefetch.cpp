@@ -20,6 +20,7 @@ size_t Prefetcher::usualWorkers() {
 Prefetcher::Prefetcher(std::string what, Make make, int64_t first, int64_t last, size_t workers, int64_t each)
     : what_(std::move(what)), make_(std::move(make)), last_(last), each_(each), taken_(first), begun_(first),
       places_(std::max<size_t>(workers, 2)) {
+  used_.reserve(places_.size() + 1);
   auto work = [this]() noexcept { this->work(); };
   workers = std::max<size_t>(workers, 1);
   workers_.reserve(workers);
@@ -37,14 +38,21 @@ Prefetcher::~Prefetcher() {
 
 /// An exception must not leave a thread's function, as it would end the process. It is passed on unchanged, since there
 /// may not even be memory for an error's text.
-Prefetcher::Place Prefetcher::prepare(int64_t index) const {
+Prefetcher::Place Prefetcher::prepare(int64_t index, Inputs used) const {
   Place out;
   try {
-    out.batch.emplace(make_(index));
+    out.batch.emplace(make_(index, std::move(used)));
   } catch (...) {
     out.thrown = std::current_exception();
   }
   return out;
+}
+
+Inputs Prefetcher::takeUsed() {
+  if (used_.empty()) return {};
+  Inputs used = std::move(used_.back());
+  used_.pop_back();
+  return used;
 }
 
 // Workers take batches in order, so all batches before one that fails are prepared or being prepared.
@@ -56,8 +64,9 @@ void Prefetcher::work() {
     if (stop_ || begun_ > last_) return;
     const int64_t index = begun_;
     begun_ += each_;
+    Inputs used = takeUsed();
     lock.unlock();
-    Place made = prepare(index);
+    Place made = prepare(index, std::move(used));
     changeAndWake(mutex_, changed_, [&] {
       stop_ = stop_ || made.failed();
       placeOf(index) = std::move(made);
@@ -65,11 +74,12 @@ void Prefetcher::work() {
   }
 }
 
-Result<Inputs> Prefetcher::next() {
+Result<Inputs> Prefetcher::next(Inputs used) {
   std::unique_lock lock(mutex_);
+  if (!used.empty()) used_.push_back(std::move(used));
   if (taken_ > last_) return fail("{} {} is the last", what_, last_);
   Place& place = placeOf(taken_);
-  if (workers_.empty() && !place.ready()) place = prepare(taken_);
+  if (workers_.empty() && !place.ready()) place = prepare(taken_, takeUsed());
   changed_.wait(lock, [&] { return place.ready(); });
   if (place.thrown)
     return withinMemory(nullptr, fmt::format("{} {}", what_, taken_),

@@ -20,10 +20,10 @@ namespace tg {
 /// not wait where reading and converting a batch takes longer than a step.
 class Prefetcher {
  public:
-  using Make = std::function<Result<Inputs>(int64_t index)>;
+  using Make = std::function<Result<Inputs>(int64_t index, Inputs used)>;
   /// `what` names a batch in errors, as in "the batch of step". As many batches as there are `workers`, but at least
-  /// two, are ready or being prepared; each of the workers is a thread, which calls `make`. If the system starts no
-  /// thread, `next` calls it.
+  /// two, are ready or being prepared; each of the workers is a thread, which calls `make` with a batch that `next` was
+  /// given, or none. If the system starts no thread, `next` calls it.
   Prefetcher(std::string what, Make make, int64_t first, int64_t last, size_t workers = usualWorkers(),
              int64_t each = 1);
   Prefetcher(const Prefetcher&) = delete;
@@ -34,8 +34,9 @@ class Prefetcher {
   /// Half of the cores, but at most four.
   static size_t usualWorkers();
   /// The next batch; waits until it is ready. An error of `make` (or running out of memory) is returned in its batch's
-  /// place, and again in all later calls. A call after the last batch is an error.
-  Result<Inputs> next();
+  /// place, and again in all later calls. A call after the last batch is an error. `used`, the batch before, is what a
+  /// later one may be made in.
+  Result<Inputs> next(Inputs used = {});
 
  private:
   /// What became of a batch: empty while it is prepared.
@@ -46,7 +47,8 @@ class Prefetcher {
     bool failed() const { return thrown || (batch && !*batch); }
   };
   void work();
-  Place prepare(int64_t index) const;
+  Place prepare(int64_t index, Inputs used) const;
+  Inputs takeUsed();
   Place& placeOf(int64_t index) { return places_[static_cast<size_t>(index / each_) % places_.size()]; }
 
   const std::string what_;
@@ -56,6 +58,7 @@ class Prefetcher {
   int64_t taken_, begun_;
   bool stop_ = false;  ///< no further batch is begun
   std::vector<Place> places_;
+  std::vector<Inputs> used_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::thread> workers_;

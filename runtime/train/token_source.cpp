@@ -30,12 +30,12 @@ class TokenSource : public Source {
       return tooFew("for evaluation", tokens_.size() - evalFirst_);
     if (options_.evaluates) return {};
     if (!options_.shuffle && inOrder(training_) == 0) return tooFew("in a row", training_);
-    auto probe = batch(1);
+    auto probe = batch(1, {});
     if (probe) return {};
     return fail("{}: {}", tokens_.parts().front().path, probe.error().message());
   }
 
-  Result<Inputs> batch(int64_t step) const override {
+  Result<Inputs> batch(int64_t step, Inputs) const override {
     if (options_.shuffle)
       return named(sampleWindows(tokens_, training_, options_.seed, static_cast<uint64_t>(step), shape_[0],
                                  shape_[1]));
@@ -45,7 +45,7 @@ class TokenSource : public Source {
   std::string unit() const override { return "tok"; }
   int64_t stepsPerEpoch() const override { return std::max<int64_t>(1, inOrder(training_)); }
   int64_t evalBatches() const override { return inOrder(tokens_.size() - evalFirst_); }
-  Result<Inputs> evalBatch(int64_t index) const override {
+  Result<Inputs> evalBatch(int64_t index, Inputs) const override {
     return named(windowsFrom(tokens_, evalFirst_ + index * itemsPerStep(), shape_[0], shape_[1]));
   }
   const Vocabulary* vocabulary() const override { return tokens_.vocabulary(); }

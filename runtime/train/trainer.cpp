@@ -500,15 +500,17 @@ Result<void> Trainer::advance(const Inputs& inputs, TrainObserver& observer, Tra
 
 Result<TrainEnd> Trainer::loop(TrainObserver& observer, TrainControl& control) {
   Prefetcher batches(
-      "the batch of step", [&](int64_t step) { return feed_.batch(step); }, begun_ / options_.stride + 1,
-      options_.steps / options_.stride);
+      "the batch of step", [&](int64_t step, Inputs used) { return feed_.batch(step, std::move(used)); },
+      begun_ / options_.stride + 1, options_.steps / options_.stride);
+  Inputs inputs;
   std::optional<TrainEnd> end;
   for (;;) {
     TG_TRY(end, endBefore(observer, control));
     if (end) break;
-    auto inputs = batches.next();
-    if (!inputs) return withoutData(inputs.takeError(), observer, control);
-    TG_CHECK(advance(*inputs, observer, control));
+    auto next = batches.next(std::move(inputs));
+    if (!next) return withoutData(next.takeError(), observer, control);
+    inputs = std::move(*next);
+    TG_CHECK(advance(inputs, observer, control));
   }
   TG_CHECK(settle(0, observer));
   return summary_.fault.empty() ? *end : TrainEnd::notFinite;

@@ -218,6 +218,37 @@ TEST_F(Files, AFileThatShrinksWhileItIsReadIsAnError) {
   EXPECT_GT(failed, 0);
 }
 
+TEST_F(Files, ManyRowsAreConvertedInPieces) {
+  constexpr int64_t kRows = 100, kRow = 10'000;
+  std::string bytes;
+  for (int64_t i = 0; i < kRows * kRow; ++i) bytes += static_cast<char>(i * 7919 >> 5);
+  const auto table = Table::openRaw(put("x.bin", bytes), FileType::u8, {Shape::kDynamic, kRow});
+  ASSERT_OK(table);
+  const Table quotients = table->giving({.dtype = {}, .divisor = 2});
+  std::vector<int64_t> rows;
+  for (int64_t row = 0; row < kRows; ++row) rows.push_back(row * 37 % kRows);
+  auto all = quotients.gather(rows);
+  ASSERT_OK(all);
+  EXPECT_EQ(all->type(), Type::tensor(DType::f32, {kRows, kRow}));
+  for (int64_t i = 0; i < kRows * kRow; ++i) {
+    const auto byte = static_cast<uint8_t>(
+        bytes[static_cast<size_t>(rows[static_cast<size_t>(i / kRow)] * kRow + i % kRow)]);
+    ASSERT_EQ(all->at(i), byte / 2.0) << i;
+  }
+  const std::byte* memory = all->bytes.data();
+  const auto again = quotients.gather(rows, std::move(all->bytes));
+  ASSERT_OK(again);
+  EXPECT_EQ(again->bytes.data(), memory);
+  EXPECT_EQ(again->bytes, quotients.gather(rows)->bytes);
+
+  std::string longs(kRows * kRow * 8, '\0');
+  longs[(95 * kRow + 3) * 8 + 5] = 1;
+  const auto wide = Table::openRaw(put("y.bin", longs), FileType::i64, {Shape::kDynamic, kRow});
+  ASSERT_OK(wide);
+  std::ranges::sort(rows);
+  EXPECT_FAILS(wide->gather(rows), "element 950003 is 1099511627776, which does not fit i32");
+}
+
 TEST_F(Files, AFileThatShrinksIsAnError) {
   const std::string file = put("x.bin", std::string(1 << 16, 'a'));
   const auto table = Table::openRaw(file, FileType::u8, {Shape::kDynamic});

@@ -24,7 +24,7 @@ class Counter : public Feed {
   int sleepMs = 0;
   mutable std::atomic<int64_t> made = 0;
 
-  Result<Inputs> batch(int64_t step) const override {
+  Result<Inputs> batch(int64_t step, Inputs) const override {
     ++made;
     if (sleepMs) std::this_thread::sleep_for(std::chrono::milliseconds(sleepMs));
     if (step == throws && tooLong) throw std::length_error("vector");
@@ -38,14 +38,15 @@ class Counter : public Feed {
   std::string unit() const override { return "rows"; }
   int64_t stepsIn(int64_t) const override { return 0; }
   int64_t evalBatches() const override { return 0; }
-  Result<Inputs> evalBatch(int64_t) const override { return fail("none"); }
+  Result<Inputs> evalBatch(int64_t, Inputs) const override { return fail("none"); }
   const Vocabulary* vocabulary() const override { return nullptr; }
   std::string fingerprint() const override { return ""; }
   std::vector<std::string> describe() const override { return {}; }
 };
 
 Prefetcher ahead(const Feed& feed, int64_t first, int64_t last, size_t workers = 1) {
-  return {"batch", [&feed](int64_t step) { return feed.batch(step); }, first, last, workers};
+  return {"batch", [&feed](int64_t step, Inputs used) { return feed.batch(step, std::move(used)); }, first,
+          last, workers};
 }
 
 TEST(Prefetcher, GivesEveryStepInOrder) {
@@ -73,12 +74,12 @@ TEST(Prefetcher, WorksAheadByTwoAtMost) {
 class Uneven : public Counter {
  public:
   mutable std::atomic<int> atOnce = 0, most = 0;
-  Result<Inputs> batch(int64_t step) const override {
+  Result<Inputs> batch(int64_t step, Inputs) const override {
     const int now = ++atOnce;
     for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(4 - step % 4));
-    auto out = Counter::batch(step);
+    auto out = Counter::batch(step, {});
     --atOnce;
     return out;
   }
@@ -100,12 +101,30 @@ TEST(Prefetcher, SeveralWorkersKeepTheOrder) {
   EXPECT_LE(feed.made, 33) << "nothing is begun behind a failure";
 }
 
+TEST(Prefetcher, MakesLaterBatchesInUsedOnes) {
+  const Counter feed;
+  std::atomic<int> again = 0;
+  auto make = [&](int64_t step, Inputs used) {
+    again += used.contains("x");
+    return feed.batch(step, {});
+  };
+  Prefetcher prefetcher("batch", make, 1, 20, 1);
+  Inputs inputs;
+  for (int64_t step = 1; step <= 20; ++step) {
+    auto next = prefetcher.next(std::move(inputs));
+    ASSERT_OK(next);
+    inputs = std::move(*next);
+    ASSERT_EQ(inputs.at("x").at(0), static_cast<double>(step));
+  }
+  EXPECT_GE(again, 17);  // all but the two that are ahead, and one
+}
+
 TEST(Prefetcher, GivesEveryThirdStepUnderItsOwnNumber) {
   Counter feed;
   feed.throws = 14;
   for (const size_t workers : {1, 3}) {
     Prefetcher prefetcher(
-        "batch", [&](int64_t step) { return feed.batch(step); }, 2, 16, workers, 3);
+        "batch", [&](int64_t step, Inputs) { return feed.batch(step, {}); }, 2, 16, workers, 3);
     for (const double step : {2, 5, 8, 11}) {
       const auto inputs = prefetcher.next();
       ASSERT_OK(inputs);
@@ -164,7 +183,7 @@ TEST(Prefetcher, WithoutThreadsTheCallerPrepares) {
   feed.fails = 3;
   std::optional<Prefetcher> prefetcher;
   EXPECT_NO_THROW(prefetcher.emplace(
-      "batch", [&feed](int64_t step) { return feed.batch(step); }, 1, 10, 4));
+      "batch", [&feed](int64_t step, Inputs used) { return feed.batch(step, std::move(used)); }, 1, 10, 4));
   ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
   ASSERT_TRUE(prefetcher);
   EXPECT_EQ(feed.made, 0);

@@ -68,12 +68,12 @@ module @m {
 /// The same array in each batch of training and of evaluation.
 class Ones : public Feed {
  public:
-  Result<Inputs> batch(int64_t) const override {
+  Result<Inputs> batch(int64_t, Inputs) const override {
     Inputs inputs;
     inputs.emplace("x", HostArray::of(std::vector<float>{1, 1}));
     return inputs;
   }
-  Result<Inputs> evalBatch(int64_t) const override { return batch(1); }
+  Result<Inputs> evalBatch(int64_t, Inputs) const override { return batch(1, {}); }
   int64_t itemsPerStep() const override { return 1; }
   std::string unit() const override { return "rows"; }
   int64_t stepsIn(int64_t) const override { return 0; }

@@ -52,13 +52,13 @@ class Twos : public Feed {
   int64_t lostFrom = 0;         ///< from this step on there is no batch, unless 0
   bool lostEvaluation = false;  ///< there is none of evaluation
 
-  Result<Inputs> batch(int64_t step) const override {
+  Result<Inputs> batch(int64_t step, Inputs) const override {
     if (lostFrom && step >= lostFrom) return fail("the file changed");
     const bool bad = step == badStep || (badFrom && step >= badFrom);
     return of(bad ? std::numeric_limits<double>::quiet_NaN() : 2.0);
   }
   std::string notFinite(int64_t step) const override { return step == badStep ? "x is nan in row 7" : ""; }
-  Result<Inputs> evalBatch(int64_t index) const override {
+  Result<Inputs> evalBatch(int64_t index, Inputs) const override {
     if (lostEvaluation) return fail("the file changed");
     if (badEvaluations > 0 && badEvaluations-- > 0) return of(std::numeric_limits<double>::quiet_NaN());
     return of(1.0 + 2.0 * static_cast<double>(index));
@@ -563,7 +563,7 @@ TEST_F(TrainerTest, WhatWasLearnedIsSavedWhereDataIsLost) {
 }
 
 TEST_F(TrainerTest, StepsOfOthersAreNotHeardOf) {
-  ASSERT_OK(session_->beginStep(*feed_.batch(1)));
+  ASSERT_OK(session_->beginStep(*feed_.batch(1, {})));
   Trainer trainer(*session_, feed_, {.steps = 4}, {});
   auto refused = trainer.run(listener_, control_);
   ASSERT_FALSE(refused);
