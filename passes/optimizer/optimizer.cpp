@@ -150,6 +150,7 @@ void remarkPatterns(const Site& site, const Module& module, const OptimizerOptio
 
 void remarkFrozen(const Site& site, const PassContext& context) {
   constexpr size_t kNamed = 3;
+  if (find(site.step->attrs, "optimizer")) return;  // an earlier optimizer has told it
   const auto gradients = gradientsOf(*site.step);
   auto nameOf = [](const Op* op) { return op->operands[0].text; };
   std::set<std::string> assigned;

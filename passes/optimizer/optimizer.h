@@ -56,7 +56,8 @@ void remarkPatterns(const Site& site, const Module& module, const OptimizerOptio
                     const PassContext& context);
 /// Remarks, after the pass, that the option `lr` is not used because the function has a rate of the author's.
 void remarkRate(const Site& site, const OptimizerOptions& options, const PassContext& context);
-/// Remarks parameters that the trained function reads and that have no gradient: they do not change.
+/// Remarks parameters that the trained function reads and that have no gradient: they do not change. Only the
+/// first optimizer of a function does.
 void remarkFrozen(const Site& site, const PassContext& context);
 
 /// A gradient, as named by tg.param_grad.
