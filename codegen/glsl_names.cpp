@@ -45,10 +45,13 @@ bool isTypeName(std::string_view name) {
          name.starts_with("texture");
 }
 
+/// Characters of a longer name that are kept. Compilers of GLSL refuse identifiers of 1024 and more.
+constexpr size_t kLongest = 500;
+
 /// The name with other characters replaced by underscores, and kept apart from the printer's own names.
 std::string identifier(std::string_view name) {
   std::string out;
-  for (char c : name) {
+  for (char c : name.substr(0, kLongest)) {
     bool word = std::isalnum(static_cast<unsigned char>(c)) && static_cast<unsigned char>(c) < 128;
     if (word)
       out += c;

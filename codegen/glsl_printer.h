@@ -25,7 +25,7 @@
 namespace tg {
 
 /// Gives each value of a kernel a GLSL identifier: its own name, changed only if GLSL does not allow it (keywords,
-/// built-in functions, characters, double underscores).
+/// built-in functions, characters, double underscores, length).
 class GlslNames {
  public:
   /// The identifier of a value, the same at every call.

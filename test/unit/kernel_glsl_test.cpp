@@ -493,6 +493,21 @@ TEST(Legalize, KeepsTheKernelWhole) {
   EXPECT_TRUE(has(once, "%y3 = "));  // results keep their names
 }
 
+// Compilers of GLSL take less than 1024 characters; two names that agree in the first ones stay two.
+TEST(KernelShader, LongNamesAreShortened) {
+  const std::string first(3000, 'x'), second = first + "y";
+  auto module =
+      kernels(fmt::format(R"(kernel @k(%{0}: buf<1xf32, in>, %{1}: buf<1xf32, out>) workgroup(1) grid(1) {{
+    %{0}v = tgk.load %{0}[0] : f32
+    %{1}v = tgk.add %{0}v, 1.0 : f32
+    tgk.store %{1}v, %{1}[0]
+  }})",
+                          first, second));
+  const GlslText glsl = printed(*module);
+  auto words = compileGlsl(glsl, "k");
+  EXPECT_TRUE(words) << words.error().str();
+}
+
 TEST(KernelShader, ErrorsNameTheKernelTheOpAndTheLine) {
   auto module = kernels(R"(kernel @k(%o: buf<1xf32, out>) workgroup(1) grid(1) {
     tgk.store 1.0, %o[0]
