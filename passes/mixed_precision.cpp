@@ -229,8 +229,9 @@ Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& op
   if (!start)
     return passError("mixed-precision", train->loc, 5,
                      "@{} has gradients, but no tg.constant 1.0 {{seed = true}} from which they start; run "
-                     "mixed-precision directly after append-grad",
-                     train->name);
+                     "mixed-precision directly after append-grad, or, if @{} gives its gradients itself, "
+                     "without a loss scale: loss-scale=0, or precision=bf16",
+                     train->name, train->name);
   Item& step = stepFunction(module, *train);
   for (Op* op : step.body.ops)
     if (op->code == Opcode::update && module.storage(op->operands[0].text)->kind == ItemKind::param)
