@@ -38,12 +38,24 @@ std::optional<int64_t> IndexAnalysis::tripCount(const Op& loop) const {
   const Operand &from = bounds.from, &to = bounds.to;
   const Interval step = range(bounds.step, loop);
   const int64_t by = std::max<int64_t>(step.lo, 1);
-  auto exactFrom = bounds_->exact(forms_->form(from), DType::u32, scope);
-  auto exactTo = bounds_->exact(forms_->form(to), DType::u32, scope);
+  const Affine start = forms_->form(from);
+  const auto exactFrom = bounds_->exact(start, DType::u32, scope);
+  // The most that `limit` may be above the start.
+  auto span = [&](const Operand& limit, bool open) {
+    const Affine end = forms_->form(limit);
+    int64_t most = bounds_->value(end, DType::u32, scope, open).hi - range(from, loop).lo;
+    const auto exactEnd = bounds_->exact(end, DType::u32, scope);
+    if (exactFrom && exactEnd) most = std::min(most, bounds_->upper(*exactEnd - *exactFrom, scope, open));
+    // Even if both wrap around: a limit above the start is above it by their difference mod 2^32. One from 2^31 on is
+    // that of a limit below the start, or unknown.
+    const int64_t apart = bounds_->value(wrapped(end - start), DType::u32, scope, open).hi;
+    return apart <= INT32_MAX ? std::min(most, apart) : most;
+  };
   auto most = [&](bool open) {
-    int64_t span = bounds_->value(forms_->form(to), DType::u32, scope, open).hi - range(from, loop).lo;
-    if (exactFrom && exactTo) span = std::min(span, bounds_->upper(*exactTo - *exactFrom, scope, open));
-    return span <= 0 ? 0 : (span - 1) / by + 1;
+    int64_t spans = span(to, open);
+    if (const Op* least = to.value ? to.value->def : nullptr; least && least->code == Opcode::k_min)
+      for (const Operand& limit : least->operands) spans = std::min(spans, span(limit, open));
+    return spans <= 0 ? 0 : (spans - 1) / by + 1;
   };
   // Where the index may wrap around, the loop may start over.
   if (range(to, loop).hi + std::max(by, step.hi) > indexing::kWrap) return {};

@@ -323,6 +323,16 @@ TEST(IndexAnalysis, TripCounts) {
   EXPECT_EQ(trips("%i to(%e)", "%e = tgk.add %i, 7 : u32\n"), 7);
   EXPECT_EQ(trips("0 to(%e)", "%e = tgk.min %n, 32 : u32\n"), 32);
   EXPECT_EQ(trips("0 to(%e)", "%f = tgk.load %idx[0] : u32\n %e = tgk.min %f, 32 : u32\n"), 32);
+  // The start is any number: the limit may wrap around, and then the loop ends at once.
+  const std::string any =
+      "%f = tgk.load %idx[0] : u32\n %g = tgk.load %idx[1] : u32\n %e = tgk.add %f, 32 : u32\n";
+  EXPECT_EQ(trips("%f to(%e)", any), 32);
+  EXPECT_EQ(trips("%f to(%h)", any + "%h = tgk.min %g, %e : u32\n"), 32);
+  EXPECT_EQ(trips("%f to(%h)",
+                  any + "%d = tgk.sub %g, %f : u32\n %c = tgk.min %d, 9 : u32\n %h = tgk.add %f, %c : u32\n"),
+            9);
+  EXPECT_EQ(trips("%f to(%e) step(2)", any), std::nullopt);  // the index may pass the end and start again
+  EXPECT_EQ(trips("%e to(%f)", any), std::nullopt);
   EXPECT_EQ(trips("0 to(%n)"), std::nullopt);
   EXPECT_EQ(trips("%l to(%n) step(64)"), std::nullopt);
   EXPECT_EQ(trips("0 to(%f)", "%f = tgk.load %idx[0] : u32\n"), std::nullopt);
