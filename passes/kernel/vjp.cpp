@@ -206,8 +206,8 @@ void VjpMaker::settleModes() {
     Value* primal = primal_.at(arg.get());
     if (arg->type.mode == BufMode::inout)
       primal->type.mode = isWritten(*primal) ? BufMode::inout : BufMode::in;
-    else if (arg->type.mode == BufMode::accum)
-      primal->type.mode = BufMode::in;
+    else if (arg->type.mode == BufMode::accum)  // the forward sweep counts again, from zero
+      primal->type.mode = isWritten(*primal) ? BufMode::accum : BufMode::in;
   }
 }
 

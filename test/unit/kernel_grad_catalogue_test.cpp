@@ -87,6 +87,23 @@ TEST(KernelGradRefusals, OldValueOfACounterOfOnesOwn) {
   expectKernelGradient(oldValueAsIndex("    %old = tgk.atomic_add 2, %c[%i] : u32"));
 }
 
+/// The gradient counts again, from zero, where the kernel does.
+TEST(KernelGradRefusals, OldValueOfACounterThatStartsAtZero) {
+  KernelGradCase test;
+  test.text =
+      R"(kernel @k(%x: buf<6xf32, in>, %c: buf<1xu32, accum>, %o: buf<6xf32, out>) workgroup(1) grid(1) {
+    tgk.for %i = 0 to(6) {
+      %old = tgk.atomic_add 1, %c[0] : u32
+      %at = tgk.sub 5, %old : u32
+      %v = tgk.load %x[%at] : f32
+      %s = tgk.sin %v : f32
+      tgk.store %s, %o[%old]
+    }
+  })";
+  test.arrays = {{"x", drawn({6}, 16)}, {"c", room({1})}, {"o", room({6})}};
+  expectKernelGradient(test);
+}
+
 /// Those of a shared counter may be handed out otherwise: the refusal says where.
 TEST(KernelGradRefusals, OldValueOfACounterOfAll) {
   KernelGradReport report = checkKernelGradient(oldValueAsIndex("    %old = tgk.atomic_add 0, %c[1] : u32"));
