@@ -44,12 +44,14 @@ Result<void> checkFit(const Context& c, const Value& param, const Value& value, 
   if (!buffer.isBuffer() || buffer.mode == BufMode::shared || buffer.mode == BufMode::local || buffer.texel)
     return c.errorAt(note, 3, "{}; only plain buffers are bound", pair);
   if (!elementsFit(value.type, buffer)) return c.errorAt(note, 3, "{}: the elements differ", pair);
-  if (!boundShape(value.type, buffer))
-    return c.errorAt(note, 3, "{}: the {} differ{}", pair,
-                     std::max(value.type.rank(), 1) == buffer.rank() ? "extents" : "ranks",
-                     buffer.lanes > 1 ? fmt::format(", the last extent counts vectors of {}", buffer.lanes)
-                                      : "");
-  return {};
+  if (boundShape(value.type, buffer)) return {};
+  std::string hint;
+  if (buffer.lanes > 1)
+    hint = fmt::format(", the last extent counts vectors of {}", buffer.lanes);
+  else if (value.type.rank() == 0)
+    hint = ", a scalar is bound as one element of one axis: buf<1x…>";
+  return c.errorAt(note, 3, "{}: the {} differ{}", pair,
+                   std::max(value.type.rank(), 1) == buffer.rank() ? "extents" : "ranks", hint);
 }
 
 /// Checks that axes of one name have one extent.
