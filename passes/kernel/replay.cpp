@@ -275,11 +275,10 @@ void Replay::forwardOp(const Op& op) {
 /// Emits a write, unless only the caller reads the buffer, and keeps the old value if the kernel reads it.
 void Replay::forwardWrite(const Op& op) {
   const Operand& element = *elementOf(op);
-  BufMode mode = element.value->type.mode;
-  if (mode == BufMode::out || (mode == BufMode::accum && op.results.empty())) return;
+  Value* target = buffer(element.value);
+  if (target->type.mode == BufMode::in) return;
   std::vector<KV> at = indices(element);
   KV value = operand(op, broughtOperand(op));
-  Value* target = buffer(element.value);
   builder_.setLoc(derivedLoc("vjp", op.loc));
   bool wantOld = !op.results.empty();
   KV old;

@@ -104,6 +104,23 @@ TEST(KernelGradRefusals, OldValueOfACounterThatStartsAtZero) {
   expectKernelGradient(test);
 }
 
+/// Additions whose old value nobody takes count too.
+TEST(KernelGradRefusals, OldValueAfterAPlainAddition) {
+  KernelGradCase test;
+  test.text =
+      R"(kernel @k(%x: buf<6xf32, in>, %c: buf<3xu32, accum>, %o: buf<3xf32, out>) workgroup(3) grid(1) {
+    %i = tgk.global_id 0 : u32
+    tgk.atomic_add 2, %c[%i]
+    %old = tgk.atomic_add 1, %c[%i] : u32
+    %at = tgk.add %old, %i : u32
+    %v = tgk.load %x[%at] : f32
+    %s = tgk.sin %v : f32
+    tgk.store %s, %o[%i]
+  })";
+  test.arrays = {{"x", drawn({6}, 16)}, {"c", room({3})}, {"o", room({3})}};
+  expectKernelGradient(test);
+}
+
 /// Those of a shared counter may be handed out otherwise: the refusal says where.
 TEST(KernelGradRefusals, OldValueOfACounterOfAll) {
   KernelGradReport report = checkKernelGradient(oldValueAsIndex("    %old = tgk.atomic_add 0, %c[1] : u32"));
