@@ -2,6 +2,7 @@
 #include "ir/kernel/index_analysis.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "ir/kernel/index_decode.h"
 
@@ -40,21 +41,29 @@ std::optional<int64_t> IndexAnalysis::tripCount(const Op& loop) const {
   const int64_t by = std::max<int64_t>(step.lo, 1);
   const Affine start = forms_->form(from);
   const auto exactFrom = bounds_->exact(start, DType::u32, scope);
-  // The most that `limit` may be above the start.
-  auto span = [&](const Operand& limit, bool open) {
+  // The most that a limit may be above the start.
+  auto apart = [&](const Operand& limit, bool open) {
     const Affine end = forms_->form(limit);
     int64_t most = bounds_->value(end, DType::u32, scope, open).hi - range(from, loop).lo;
     const auto exactEnd = bounds_->exact(end, DType::u32, scope);
     if (exactFrom && exactEnd) most = std::min(most, bounds_->upper(*exactEnd - *exactFrom, scope, open));
     // Even if both wrap around: a limit above the start is above it by their difference mod 2^32. One from 2^31 on is
     // that of a limit below the start, or unknown.
-    const int64_t apart = bounds_->value(wrapped(end - start), DType::u32, scope, open).hi;
-    return apart <= INT32_MAX ? std::min(most, apart) : most;
+    const int64_t difference = bounds_->value(wrapped(end - start), DType::u32, scope, open).hi;
+    return difference <= INT32_MAX ? std::min(most, difference) : most;
+  };
+  // A minimum is no farther above the start than each of its operands, a maximum no farther than all of them.
+  const std::function<int64_t(const Operand&, bool, int)> span = [&](const Operand& limit, bool open,
+                                                                     int depth) {
+    const int64_t most = apart(limit, open);
+    const Op* def = limit.value ? limit.value->def : nullptr;
+    if (!def || depth == 4 || (def->code != Opcode::k_min && def->code != Opcode::k_max)) return most;
+    const int64_t one = span(def->operands[0], open, depth + 1),
+                  other = span(def->operands[1], open, depth + 1);
+    return std::min(most, def->code == Opcode::k_min ? std::min(one, other) : std::max(one, other));
   };
   auto most = [&](bool open) {
-    int64_t spans = span(to, open);
-    if (const Op* least = to.value ? to.value->def : nullptr; least && least->code == Opcode::k_min)
-      for (const Operand& limit : least->operands) spans = std::min(spans, span(limit, open));
+    const int64_t spans = span(to, open, 0);
     return spans <= 0 ? 0 : (spans - 1) / by + 1;
   };
   // Where the index may wrap around, the loop may start over.

@@ -331,6 +331,8 @@ TEST(IndexAnalysis, TripCounts) {
   EXPECT_EQ(trips("%f to(%h)",
                   any + "%d = tgk.sub %g, %f : u32\n %c = tgk.min %d, 9 : u32\n %h = tgk.add %f, %c : u32\n"),
             9);
+  EXPECT_EQ(trips("%f to(%h)", any + "%m = tgk.min %g, 80 : u32\n %h = tgk.max %f, %m : u32\n"), 80);
+  EXPECT_EQ(trips("%f to(%h)", any + "%h = tgk.max %g, %e : u32\n"), std::nullopt);
   EXPECT_EQ(trips("%f to(%e) step(2)", any), std::nullopt);  // the index may pass the end and start again
   EXPECT_EQ(trips("%e to(%f)", any), std::nullopt);
   EXPECT_EQ(trips("0 to(%n)"), std::nullopt);
