@@ -289,7 +289,8 @@ Value* skipTransposes(Op& op, Builder& builder) {
       return nullptr;
   }
   std::ranges::sort(before);
-  if (op.flag("keepdims") && before != reduced) return nullptr;
+  const bool keepsAxes = op.result()->type.rank() == op.in(0)->type.rank();  // with extent 1
+  if (keepsAxes && before != reduced) return nullptr;
   op.operands[0] = Operand::of(withoutTransposes(op.in(0), builder));
   op.setAttr("axes", Attr::ints(before));
   return nullptr;
