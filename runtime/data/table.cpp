@@ -256,7 +256,7 @@ Result<HostArray> Table::gather(std::span<const int64_t> rows, std::vector<std::
       out.dtype = piece.dtype;
       out.bytes.resize(static_cast<size_t>(out.type().bytes()));
     }
-    std::ranges::copy(piece.bytes, out.bytes.begin() + static_cast<ptrdiff_t>(written));
+    if (!piece.bytes.empty()) std::memcpy(out.bytes.data() + written, piece.bytes.data(), piece.bytes.size());
     written += piece.bytes.size();
   }
   return out;
