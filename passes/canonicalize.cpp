@@ -232,9 +232,9 @@ void reductionToReshape(Op& op) {
   op.setAttr("shape", Attr::ints({shape.begin(), shape.end()}));
 }
 
-/// Whether a value is computed by elementwise ops, without other uses, from constants, numbers, and transposes by one
-/// permutation, which is `perm` once the first of them is found. All of them but the constants have the value's shape. At
-/// most eight ops follow each other.
+/// Whether elementwise ops compute a value from transposes and constants, so that it equals one transpose of what they
+/// compute from the transposes' operands. All transposes must have one permutation, which `perm` becomes, and the value's
+/// `shape`; the ops must have no other uses and be at most eight deep.
 bool isTransposed(const Value* value, const Shape& shape, std::vector<int64_t>& perm, int depth = 0) {
   if (value->type.rank() == 0 || splat(value)) return true;
   const Op* def = value->def;
@@ -252,7 +252,7 @@ bool isTransposed(const Value* value, const Shape& shape, std::vector<int64_t>& 
   return true;
 }
 
-/// Computes such a value before its transposes.
+/// What the elementwise ops of such a value compute from the transposes' operands.
 Value* withoutTransposes(Value* value, Builder& builder) {
   if (value->type.rank() == 0) return value;
   Op* def = value->def;
@@ -267,8 +267,8 @@ Value* withoutTransposes(Value* value, Builder& builder) {
   return builder.create(def->code, std::move(operands), def->attrs)->result();
 }
 
-/// Moves a transpose before the elementwise ops that lead to it if it undoes those before them, and returns the result of
-/// these ops. A reduction over transposed axes becomes one over the axes before that, if those it keeps stay in order.
+/// A transpose that undoes those below the elementwise ops is replaced by the value returned. A reduction of such a value
+/// reduces the untransposed one instead, over the same axes, if the axes that it keeps are in the same order there.
 Value* skipTransposes(Op& op, Builder& builder) {
   if (op.code != Opcode::transpose && !isReduction(op)) return nullptr;
   std::vector<int64_t> perm;

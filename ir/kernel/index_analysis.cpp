@@ -47,8 +47,8 @@ std::optional<int64_t> IndexAnalysis::tripCount(const Op& loop) const {
     int64_t most = bounds_->value(end, DType::u32, scope, open).hi - range(from, loop).lo;
     const auto exactEnd = bounds_->exact(end, DType::u32, scope);
     if (exactFrom && exactEnd) most = std::min(most, bounds_->upper(*exactEnd - *exactFrom, scope, open));
-    // Even if both wrap around: a limit above the start is above it by their difference mod 2^32. One from 2^31 on is
-    // that of a limit below the start, or unknown.
+    // Even if both wrap around: a limit above the start is above it by their difference mod 2^32. A difference of
+    // 2^31 or more is unknown, or that of a limit below the start.
     const int64_t difference = bounds_->value(wrapped(end - start), DType::u32, scope, open).hi;
     return difference <= INT32_MAX ? std::min(most, difference) : most;
   };

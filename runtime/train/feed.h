@@ -31,8 +31,8 @@ struct FeedOptions {
 class Batches {
  public:
   virtual ~Batches() = default;
-  /// The inputs of training step `step`, which counts from 1. The memory of `used`, an earlier batch, may become the new
-  /// one's: the system fills fresh memory of a large batch with zeros first.
+  /// The inputs of training step `step`, which counts from 1. May reuse the memory of `used`, an earlier batch, since the
+  /// system clears fresh memory of large arrays.
   virtual Result<Inputs> batch(int64_t step, Inputs used = {}) const = 0;
   /// The number of items in a batch, and their unit: "tok" or "rows".
   virtual int64_t itemsPerStep() const = 0;

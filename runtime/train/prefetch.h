@@ -23,7 +23,7 @@ class Prefetcher {
   using Make = std::function<Result<Inputs>(int64_t index, Inputs used)>;
   /// `what` names a batch in errors, as in "the batch of step". As many batches as there are `workers`, but at least
   /// two, are ready or being prepared; each of the workers is a thread, which calls `make` with a batch that `next` was
-  /// given, or none. If the system starts no thread, `next` calls it.
+  /// given, or with none. If the system starts no thread, `next` calls it.
   Prefetcher(std::string what, Make make, int64_t first, int64_t last, size_t workers = usualWorkers(),
              int64_t each = 1);
   Prefetcher(const Prefetcher&) = delete;
@@ -34,8 +34,8 @@ class Prefetcher {
   /// Half of the cores, but at most four.
   static size_t usualWorkers();
   /// The next batch; waits until it is ready. An error of `make` (or running out of memory) is returned in its batch's
-  /// place, and again in all later calls. A call after the last batch is an error. `used`, the batch before, is what a
-  /// later one may be made in.
+  /// place, and again in all later calls. A call after the last batch is an error. A later batch may reuse the
+  /// memory of `used`, an earlier one.
   Result<Inputs> next(Inputs used = {});
 
  private:

@@ -87,7 +87,7 @@ TEST(KernelGradRefusals, OldValueOfACounterOfOnesOwn) {
   expectKernelGradient(oldValueAsIndex("    %old = tgk.atomic_add 2, %c[%i] : u32"));
 }
 
-/// The gradient counts again, from zero, where the kernel does.
+/// The counter starts at zero in the gradient, too.
 TEST(KernelGradRefusals, OldValueOfACounterThatStartsAtZero) {
   KernelGradCase test;
   test.text =
@@ -104,7 +104,7 @@ TEST(KernelGradRefusals, OldValueOfACounterThatStartsAtZero) {
   expectKernelGradient(test);
 }
 
-/// Additions whose old value nobody takes count too.
+/// Additions without a result count, too.
 TEST(KernelGradRefusals, OldValueAfterAPlainAddition) {
   KernelGradCase test;
   test.text =

@@ -116,7 +116,7 @@ TEST(Prefetcher, MakesLaterBatchesInUsedOnes) {
     inputs = std::move(*next);
     ASSERT_EQ(inputs.at("x").at(0), static_cast<double>(step));
   }
-  EXPECT_GE(again, 17);  // all but the two that are ahead, and one
+  EXPECT_GE(again, 17);  // not the two that begin before any call, and the one that the first call begins
 }
 
 TEST(Prefetcher, GivesEveryThirdStepUnderItsOwnNumber) {
